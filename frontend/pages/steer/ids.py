@@ -1,0 +1,17 @@
+"""Ids of the steer page."""
+
+PAGE = "steer-page"
+STARTED = "steer-started"
+CODE_ASK = "steer-code-ask"
+CODE = "steer-code"
+CODE_NOTICE = "steer-code-notice"
+
+ASK = "steer-ask"
+"""Store: {ask, key, edits, serial}: the newest question about the next token; assets/steer_shift.js has one out."""
+ANSWER = "steer-answer"
+"""Store: the same with the SteerAnswer in place of the question."""
+NOTICE = "steer-notice"
+TEXT_ASK = "steer-text-ask"
+"""Store: {ask, key}: the same averaged over the text, asked when the hand has let go."""
+TEXT = "steer-text"
+TEXT_NOTICE = "steer-text-notice"

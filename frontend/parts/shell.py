@@ -1,0 +1,102 @@
+"""The shell, the same on every page: rail, top bar, token strip, edit bar, and the place of the page."""
+
+from typing import Any
+
+import dash_mantine_components as dmc
+from dash import ClientsideFunction, Input, Output, clientside_callback, dcc, html, page_container
+
+from frontend.parts import ids, shelf, steers, strip  # noqa: F401  (their callbacks register on import)
+from frontend.parts.notice import notice_place
+from frontend.parts.rail import rail
+
+POLITE: Any = {"aria-live": "polite"}
+READING: Any = {"data-busy": ids.STRIP_SCORES, "data-sentence": "The model is reading the text"}
+
+
+def layout(path: str) -> dmc.MantineProvider:
+    """The whole page; assets/*.js fill the places that are empty here."""
+    return dmc.MantineProvider(
+        [
+            *_stores(),
+            html.A("Skip to the page", href="#page", className="skip", id="skip"),
+            dmc.AppShell(
+                [
+                    dmc.AppShellNavbar(rail(path), id="navbar"),
+                    dmc.AppShellMain([_top(), _page()], className="main"),
+                ],
+                navbar={"width": {"base": 52, "md": 84}, "breakpoint": 0},
+                padding=0,
+                id=ids.SHELL,
+            ),
+            html.Div(id="announcer", role="status", **POLITE),
+            html.Div(id="tooltip", role="tooltip", hidden=True),
+        ],
+        theme={"fontFamily": "var(--font)", "fontFamilyMonospace": "var(--mono)", "primaryColor": "indigo"},
+    )
+
+
+def _stores() -> list[dcc.Store]:
+    names = (
+        ids.VIEW, ids.QUESTION, ids.TAB, ids.THEME, ids.SHELF, ids.SHELF_DUE, ids.STRIP_TOKENS, ids.STRIP_SCORES,
+        ids.STEERS_ASK, ids.STEERS, "started",
+    )  # fmt: skip
+    return [dcc.Store(id=name) for name in names]
+
+
+def _top() -> html.Header:
+    return html.Header(
+        [
+            html.Div(
+                [
+                    html.Div(id=ids.PICKER, className="picker"),
+                    html.Div(id=ids.PROMPT, className="prompt"),
+                    html.Div(id=ids.STATUS, className="status"),
+                    html.Div(
+                        [
+                            html.Button(html.Span(className="icon icon-share"), id="share-button", className="quiet"),
+                            html.Button(html.Span(className="icon icon-system"), id="theme-button", className="quiet"),
+                        ],
+                        className="tools",
+                    ),
+                ],
+                className="bar",
+            ),
+            html.Div(
+                [
+                    html.Div(id=ids.STRIP, className="strip"),
+                    notice_place(ids.STRIP_NOTICE),
+                    notice_place(ids.SCORES_NOTICE),
+                ],
+                className="strip-panel",
+                **READING,
+            ),
+            html.Div(id=ids.EDITS, className="edits"),
+        ],
+        className="top",
+    )
+
+
+def _page() -> html.Div:
+    return html.Div(
+        [
+            html.Div(id="progress", className="progress-place", hidden=True),
+            html.Div(id="tab-notice", className="notice-place"),
+            html.Div(id="update-notice", className="notice-place"),
+            html.Div(id=ids.LINK_NOTICE, className="notice-place"),
+            notice_place(ids.SHELF_NOTICE),
+            notice_place(ids.STEERS_NOTICE),
+            notice_place(ids.SHELL_NOTICE),
+            page_container,
+        ],
+        id=ids.PAGE,
+        tabIndex=-1,
+    )
+
+
+clientside_callback(
+    ClientsideFunction("shell", "start"), Output("started", "data"), Input(ids.SHELL, "id"), hidden=True
+)
+clientside_callback(ClientsideFunction("shell", "shelf"), Input(ids.SHELF, "data"))
+clientside_callback(ClientsideFunction("shell", "steers"), Input(ids.STEERS, "data"))
+clientside_callback(ClientsideFunction("shell", "tokens"), Input(ids.STRIP_TOKENS, "data"))
+clientside_callback(ClientsideFunction("shell", "scores"), Input(ids.STRIP_SCORES, "data"))

@@ -1,0 +1,38 @@
+"""The token strip's two questions: the tokens at once, how well the model foresaw them when it has run."""
+
+from typing import Any
+
+from dash import Input, Output, State, callback
+from dash.exceptions import PreventUpdate
+
+from backend.schema import TokensAsk, View
+from frontend.parts import ids
+from frontend.parts.asking import client
+
+
+@callback(
+    Output(ids.STRIP_TOKENS, "data"),
+    Output(ids.STRIP_NOTICE, "children"),
+    Input(ids.QUESTION, "data"),
+    State(ids.TAB, "data"),
+)
+async def show_tokens(question: dict[str, Any] | None, tab: str | None) -> tuple[dict[str, Any], None]:
+    """The text as the model sees it."""
+    return await _tokens(question, tab, scores=False), None
+
+
+@callback(
+    Output(ids.STRIP_SCORES, "data"),
+    Output(ids.SCORES_NOTICE, "children"),
+    Input(ids.QUESTION, "data"),
+    State(ids.TAB, "data"),
+)
+async def show_scores(question: dict[str, Any] | None, tab: str | None) -> tuple[dict[str, Any], None]:
+    """Surprisal, rank, probability and entropy of every token."""
+    return await _tokens(question, tab, scores=True), None
+
+
+async def _tokens(question: dict[str, Any] | None, tab: str | None, scores: bool) -> dict[str, Any]:
+    if question is None:
+        raise PreventUpdate
+    return await client(tab).raw(TokensAsk(view=View.model_validate(question), scores=scores))

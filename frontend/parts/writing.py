@@ -1,0 +1,71 @@
+"""What a tab lets be written: asked for on its websocket and told there, token by token.
+
+The browser sends `{"write": WriteAsk, "id": n}`, or `{"write": null, "id": n}` to stop. What comes back is
+`{"write": WriteEvent, "id": n}`, and at its end `{"written": true, "id": n}` or, too early, `{"problem": Problem, …}`.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from backend.schema import Problem, WriteAsk, reasons
+from frontend.parts.asking import client
+from lmscope.client import Refused
+
+Send = Callable[[str], Awaitable[None]]
+
+
+class Writing:
+    """The continuation of one tab; a newer one takes the older one's place."""
+
+    def __init__(self, tab: str, send: Send) -> None:
+        self._tab, self._send = tab, send
+        self._task: asyncio.Task[None] | None = None
+
+    async def hear(self, message: str) -> None:
+        """A message of the browser; what is no question about writing is passed over."""
+        try:
+            said = json.loads(message)
+        except (ValueError, RecursionError):
+            return
+        if not isinstance(said, dict) or "write" not in said or not isinstance(said.get("id"), int):
+            return
+        await self.stop()
+        if said["write"] is not None:
+            self._task = asyncio.create_task(self._write(said["write"], said["id"]))
+
+    async def stop(self) -> None:
+        """End what is being written."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _write(self, asked: Any, id: int) -> None:
+        try:
+            ask = WriteAsk.model_validate(asked)
+            async with aclosing(client(self._tab).write_stream(ask.view, top=ask.top, ratio=ask.ratio)) as events:
+                async for event in events:
+                    await self._tell(id, write=event)
+            await self._tell(id, written=True)
+        except ValidationError as error:
+            await self._tell(id, problem=_invalid(error))
+        except Refused as refused:
+            await self._tell(id, problem=refused.problem)
+
+    async def _tell(self, id: int, **said: BaseModel | bool) -> None:
+        told = {
+            name: each.model_dump(mode="json") if isinstance(each, BaseModel) else each for name, each in said.items()
+        }
+        await self._send(json.dumps({**told, "id": id}))
+
+
+def _invalid(error: ValidationError) -> Problem:
+    why = reasons.said(error.errors(include_url=False, include_input=False))
+    return Problem(
+        type="invalid", status=422, what="This cannot be written", why=why, instead="Correct what is named.",
+    )  # fmt: skip

@@ -1,0 +1,170 @@
+"""axe-core finds nothing against WCAG 2 A and AA on any page, wide and narrow, light and dark, whatever is open."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import pytest
+from axe_playwright_python.base import AXE_SCRIPT
+from playwright.sync_api import Page, expect
+
+from backend.schema import Problem
+from tests.browser.conftest import Fake, Watched
+
+pytestmark = pytest.mark.browser
+Theme = Literal["light", "dark"]
+OTHER: dict[Theme, Theme] = {"light": "dark", "dark": "light"}
+RULES: dict[str, Any] = {
+    "runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]},
+    "resultTypes": ["violations"],  # nobody reads what passed, and naming its elements takes most of the time
+}
+NOT_OURS = {"exclude": [[".ag-pinned-left-header"]]}
+"""AG Grid draws an empty row of column groups above a pinned column."""
+GRAVE = ("serious", "critical")
+
+BUSY = """() => {
+    lmscope.edits.off(5, 3);
+    lmscope.edits.add({...lmscope.editKinds.parse("2.1 = 1"), on: false});
+    lmscope.edits.add(lmscope.editKinds.parse("L12U34 x 0.5"));
+    const steer = {kind: "steer", at: "prompt", on: true, steer: "a".repeat(64), by: 1.5};
+    lmscope.edits.add(steer);
+    const focus = {token: 4, heads: [{layer: 2, head: 1}]};
+    lmscope.view.update({compare: true, continuation: " and left", focus});
+}"""
+"""Edits of several kinds, a comparison, a continuation and an open head."""
+
+
+COLOURS = RULES | {"runOnly": ["color-contrast", "link-in-text-block"]}
+"""The rules that look at colours, which is all that differs between the themes; they take most of the time."""
+SHAPES = RULES | {"rules": {name: {"enabled": False} for name in COLOURS["runOnly"]}}
+"""All others."""
+RUN = "async ([without, rules]) => (await axe.run(without, rules)).violations"
+
+
+def faults(page: Page, rules: dict[str, Any] = RULES, within: list[str] | None = None) -> dict[str, list[str]]:
+    """Rule broken → the elements that break it; `within` are selectors of places, when not the whole page is meant."""
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE_SCRIPT)
+    found: list[dict[str, Any]] = page.evaluate(
+        RUN, [NOT_OURS | ({"include": [[each] for each in within]} if within else {}), rules]
+    )
+    heard = [each for each in found if each["impact"] in GRAVE or "best-practice" not in each["tags"]]
+    return {each["id"]: [f"{node['target']} {node['failureSummary']}" for node in each["nodes"]] for each in heard}
+
+
+def faults_in_both(
+    page: Page, within: list[str] | None = None, colours: list[str] | None = None, opening: tuple[str, ...] = ()
+) -> dict[str, list[str]]:
+    """The same in the theme that is shown, and whatever looks at colours in the other one too, which then stays.
+
+    `colours` are the only places whose colours are looked at: those that a test is about, or that have changed since.
+    `opening` are buttons, each of which opens a popover that is looked at in the same way.
+    """
+    found = faults(page, SHAPES, within)
+    now: Theme = page.evaluate("lmscope.theme.now()")
+    for theme in (now, OTHER[now]):
+        turn(page, theme)
+        found |= {f"{rule}, {theme}": each for rule, each in faults(page, COLOURS, colours or within).items()}
+        for name in opening:
+            page.get_by_role("button", name=name).click()
+            rules = RULES if theme == now else COLOURS
+            found |= {f"{name}: {rule}, {theme}": each for rule, each in faults(page, rules, popover(page)).items()}
+            page.keyboard.press("Escape")
+    return found
+
+
+def turn(page: Page, theme: Theme) -> None:
+    """Show this theme, with whatever is drawn anew for it."""
+    if page.evaluate("lmscope.theme.now()") == theme:
+        return
+    page.emulate_media(color_scheme=theme)
+    page.wait_for_function(f"lmscope.theme.now() === '{theme}'")
+    settled(page)
+
+
+def popover(page: Page) -> list[str]:
+    """The popover that is open, and its button."""
+    name = page.evaluate("document.querySelector(':popover-open').id")
+    return [f"#{name}", f"[popovertarget={name}]"]
+
+
+STILL = """() => new Promise((resolve) => {
+    let quiet;
+    const end = () => [observer.disconnect(), clearTimeout(quiet), clearTimeout(last), resolve()];
+    const wait = () => [clearTimeout(quiet), quiet = setTimeout(end, 200)];
+    const last = setTimeout(end, 10000), observer = new MutationObserver(wait);
+    observer.observe(document, {subtree: true, childList: true, attributes: true, characterData: true});
+    wait();
+})"""
+"""Until nothing has changed for a moment."""
+
+
+def settled(page: Page) -> None:
+    """Until everything is answered, and what was answered is drawn."""
+    for _ in range(10):
+        page.wait_for_function("!lmscope.busy.isOut()")
+        page.evaluate(STILL)
+        if page.evaluate("!lmscope.busy.isOut()"):
+            return
+    raise AssertionError("the page goes on asking")
+
+
+@pytest.fixture(params=[("light", 1440), ("dark", 390)], ids=lambda each: str(each))
+def seen(calm: Fake, watched: Watched, request: pytest.FixtureRequest) -> Callable[[str], Page]:
+    """Opens a page in one width and theme; both themes are looked at."""
+    theme, width = request.param
+    watched.look(width, theme)
+    return lambda name: watched.open(f"{calm.url}/{name}")
+
+
+def test_the_attention_page_with_everything_in_use(seen: Callable[[str], Page]) -> None:
+    page = seen("attention")
+    settled(page)
+    assert faults_in_both(page) == {}, "nothing open"
+    page.evaluate(BUSY)
+    settled(page)
+    assert faults_in_both(page, opening=("About this head", "Download this head", "About the grid")) == {}, "Map"
+    for tab in ("Lines", "Text", "Table"):
+        page.get_by_role("tab", name=tab).click()
+        settled(page)
+        assert faults_in_both(page, colours=["#head-panel"]) == {}, tab
+
+
+def test_the_heads_page_with_everything_in_use(seen: Callable[[str], Page]) -> None:
+    page = seen("heads")
+    page.evaluate(BUSY)
+    settled(page)
+    assert faults_in_both(page, opening=("About the heads",)) == {}
+
+
+def test_everything_that_opens(seen: Callable[[str], Page]) -> None:
+    page = seen("attention")
+    page.evaluate(BUSY)
+    settled(page)
+    page.locator("#picker-button").click()
+    page.get_by_role("button", name="About smollm2-135m-instruct").click()
+    assert faults_in_both(page, colours=popover(page)) == {}, "the picker"
+    page.keyboard.press("Escape")
+    page.locator(".edit-label").first.click()
+    assert faults_in_both(page, colours=["#edit-panel", "#edits"]) == {}, "an edit's panel"
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Copy as Python").click()
+    expect(page.locator("#code-dialog")).to_be_visible()
+    assert faults_in_both(page, colours=["#code-dialog"]) == {}, "code"
+
+
+def test_notices_and_a_server_that_is_busy(seen: Callable[[str], Page], calm: Fake) -> None:
+    page = seen("attention")
+    settled(page)
+    said = {"what": "It is too long", "why": "it has 9,000 tokens", "instead": "Shorten it"}
+    for name in ("tokens", "attention"):
+        calm.client.refuse[name] = Problem(type="too-long", status=422, **said)
+    page.locator("#text").fill("Another")
+    page.locator("#run").click()
+    expect(page.locator(".notice").first).to_be_visible()
+    page.evaluate("""() => {
+        const problem = {type: "updated", what: "LMScope has changed", why: "Everything is in the link."};
+        lmscope.notice.show("update-notice", problem, {label: "Reload", act: () => null});
+        lmscope.edits.add({kind: "weights.new", at: "all", on: true});
+    }""")
+    settled(page)
+    assert faults_in_both(page) == {}

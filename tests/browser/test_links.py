@@ -1,0 +1,286 @@
+"""The link is the state: browser and Python read each other's, reload, Back and another browser show the same."""
+
+import json
+import re
+import zlib
+from base64 import urlsafe_b64encode
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from playwright.sync_api import Browser, Page, expect
+
+from backend.schema import Focus, HeadName, HeadScale, HeadSet, Reading, Region, Turn, View
+from tests.browser.conftest import SHOWN, Fake, Watched
+from tests.schema.forms import views
+
+pytestmark = pytest.mark.browser
+
+VIEWS = [
+    View(model="smollm2-135m-instruct", text="Seán 東京 🙂 \u2028 <script>\" \\ \x7f \x01 é"),
+    View(model="smollm2-135m-instruct", template=False,
+         turns=(Turn(role="system", content=""), Turn(role="user", content="Hi"))),
+    View(model="all-minilm-l6-v2", pair=("A", "B"), revision="main", continuation="x"),
+    View(
+        model="smollm2-135m-instruct", text="One two three four five", compare=True,
+        edits=(HeadScale(layer=5, head=3, by=0.0), HeadScale(layer=1, head=2, by=-1.25, at=(0, 3), on=False),
+               HeadSet(layer=0, head=0, to=1e-5, at="generated")),
+        reading=Reading(rows="all", without_first=True, pool="mean"),
+        focus=Focus(token=2, heads=(HeadName(layer=29, head=8),), region=Region(q0=1, q1=4, k0=0, k1=3), low=0.5,
+                    tab="lines", sort="first", strip="none", spaces=True, row=12, lens="rank", tracked=6042),
+    ),
+]  # fmt: skip
+
+
+def damaged(value: Any) -> str:
+    """A link that unpacks well and holds something else."""
+    return "#v=1" + urlsafe_b64encode(zlib.compress(json.dumps(value).encode())).decode().rstrip("=")
+
+
+GOOD = VIEWS[0].link().split("#")[1]
+BAD = {
+    "cut": "#" + GOOD[: len(GOOD) // 2],
+    "other version": "#v=9" + GOOD[3:],
+    "wrong characters": "#v=1%%%",
+    "not packed": "#v=1abcd",
+    "not a view": damaged([1, 2]),
+    "layer −1": damaged(
+        {"model": "m", "text": "t", "edits": [{"kind": "head.scale", "layer": -1, "head": 0, "by": 0}]}
+    ),
+    "head 10⁹": damaged(
+        {"model": "m", "text": "t", "edits": [{"kind": "head.scale", "layer": 0, "head": 10**9, "by": 0}]}
+    ),
+    "unknown field": damaged({"model": "m", "text": "t", "colour": "red"}),
+    "two prompts": damaged({"model": "m", "text": "t", "pair": ["a", "b"]}),
+    "bomb": damaged({"model": "m", "text": "0" * 10_000_000}),
+}
+
+
+def opened(page: Page, url: str) -> Page:
+    page.goto("about:blank")
+    page.goto(url)
+    page.wait_for_function(SHOWN)
+    return page
+
+
+def test_python_links_open_in_the_browser_and_come_back_the_same(calm: Fake, watched: Watched) -> None:
+    for view in VIEWS:
+        page = opened(watched.page, view.link(base=calm.url))
+        state = page.evaluate("lmscope.view.get()")
+        assert View.model_validate(state) == view
+        assert View.from_link(page.evaluate("lmscope.view.pack(lmscope.view.get())")) == view
+        compact = page.evaluate("lmscope.view.canonical(lmscope.view.compact(lmscope.view.get()))")
+        assert json.loads(compact) == json.loads(view.canonical()), "the browser leaves out what Python leaves out"
+
+
+def test_any_view_is_written_to_the_letter_as_python_writes_it(calm: Fake, watched: Watched) -> None:
+    made: list[View] = []
+
+    @settings(max_examples=150, derandomize=True, database=None, phases=[Phase.generate])
+    @given(views)
+    def gather(view: View) -> None:
+        made.append(view)
+
+    gather()
+    page = watched.open(calm.url)
+    found = page.evaluate(
+        """views => Promise.all(views.map(async (view) => {
+            const link = await lmscope.view.pack(view);
+            const opened = lmscope.view.whole(await lmscope.view.unpack(link));
+            return [lmscope.view.canonical(lmscope.view.compact(view)), link, opened];
+        }))""",
+        [view.model_dump(mode="json") for view in made],
+    )
+    for view, (canonical, link, opened) in zip(made, found, strict=True):
+        assert canonical == view.canonical()
+        assert View.from_link(link) == view
+        assert View.model_validate(opened) == view
+
+
+def test_no_damaged_link_breaks_the_browser(calm: Fake, watched: Watched) -> None:
+    chance = Random(1)
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    damages = []
+    for view in VIEWS * 25:
+        fragment = list(view.link().split("#v=1")[1])
+        for _ in range(chance.randint(1, 3)):
+            fragment[chance.randrange(len(fragment))] = chance.choice(letters + "%é ")
+        damages.append("#v=1" + "".join(fragment[: chance.choice([None, len(fragment) // 2])]))
+    page = watched.open(calm.url)
+    ends = page.evaluate(
+        """links => Promise.all(links.map((link) => lmscope.view.unpack(link).then((view) => typeof view,
+            (error) => error instanceof lmscope.view.LinkError ? error.problem.why : String(error))))""",
+        damages,
+    )
+    assert all(end == "object" or re.match(r"It |This ", end) for end in ends), ends
+    assert any("damaged" in end for end in ends)
+
+
+def test_browser_links_open_in_python(calm: Fake, watched: Watched) -> None:
+    page = watched.open(calm.url)
+    page.evaluate("lmscope.edits.off(5, 3); lmscope.view.update({focus: {token: 4, heads: [{layer: 5, head: 3}]}})")
+    view = View.from_link(page.url)
+    for _ in range(50):  # a focus is written a moment after it was set
+        if view.focus.heads:
+            break
+        page.wait_for_timeout(100)
+        view = View.from_link(page.url)
+    assert view.edits == (HeadScale(layer=5, head=3, by=0.0),)
+    assert view.focus.heads == (HeadName(layer=5, head=3),)
+    assert view.text == page.evaluate("lmscope.view.get().text")
+
+
+def test_a_damaged_link_says_so_and_shows_the_example(calm: Fake, watched: Watched) -> None:
+    """The first one in a page that is opened with it, the others in one that showed something else."""
+    name, *others = BAD
+    page = watched.open(f"{calm.url}/attention{BAD[name]}")
+    damage_is_said(page, name)
+    for name in others:
+        page.evaluate("hash => { location.hash = hash; }", BAD[name])
+        damage_is_said(page, name)
+
+
+def damage_is_said(page: Page, name: str) -> None:
+    expect(page.locator("#link-notice")).to_contain_text("This link cannot be opened")
+    page.wait_for_function("!lmscope.busy.isOut()")
+    assert page.evaluate("lmscope.view.get().model") == "smollm2-135m-instruct", name
+    expect(page.locator("[role=option]").first).to_have_text("When")
+    page.wait_for_timeout(400)
+    assert page.url.endswith(BAD[name]), f"{name}: it can be corrected"
+    page.evaluate("lmscope.view.update({text: 'Another'}, {push: true})")
+    page.wait_for_url("**/attention#v=1*")
+    page.wait_for_function("!location.href.endsWith(" + json.dumps(BAD[name]) + ")")
+    expect(page.locator("[role=option]")).to_have_count(1)
+    page.evaluate("lmscope.notice.clear('link-notice')")
+
+
+def test_a_token_beyond_the_text_is_said(calm: Fake, watched: Watched) -> None:
+    view = View(model="smollm2-135m-instruct", text="One two three", focus=Focus(token=999))
+    page = watched.open(view.link(base=calm.url))
+    expect(page.locator("#link-notice")).to_contain_text("There is no token 999.The text has 3 tokens")
+    assert page.evaluate("lmscope.view.get().focus.token") is None
+
+
+@pytest.mark.parametrize("name", ["glassllm-en", "EleutherAI/pythia-70m"])
+@pytest.mark.parametrize("instrument", ["attention", "heads"])
+def test_a_link_fetches_no_model_unasked(calm: Fake, watched: Watched, name: str, instrument: str) -> None:
+    page = watched.page
+    view = View(model=name, text="One two three", focus=Focus(heads=(HeadName(layer=1, head=1),)))
+    page.goto(view.link(instrument, calm.url))
+    fetch = page.get_by_role("button", name=f"Fetch {name}")
+    expect(fetch).to_be_visible()
+    page.locator("#run").click()
+    page.wait_for_timeout(300)
+    assert calm.client.asked == []
+    fetch.click()
+    expect(page.locator("[role=option]")).to_have_count(3)
+    expect(page.locator("#link-notice .notice")).to_have_count(0)
+    assert {ask.view.model for _, ask in calm.client.asked} == {name}
+    page.wait_for_function("!lmscope.busy.isOut()")
+    assert {type(ask).__name__ for _, ask in calm.client.asked} >= (
+        {"TokensAsk", "OverviewAsk", "HeadAsk"} if instrument == "attention" else {"TokensAsk", "HeadsAsk"}
+    )
+
+
+def test_choosing_another_model_instead_of_fetching_goes_on(calm: Fake, watched: Watched) -> None:
+    page = watched.page
+    page.goto(View(model="EleutherAI/pythia-70m", text="One two three").link(base=calm.url))
+    expect(page.locator("#link-notice .notice-action")).to_be_visible()
+    page.locator("#picker-button").click()
+    page.locator(".card-choose").first.click()
+    expect(page.locator("[role=option]")).to_have_count(3)
+    expect(page.locator("#link-notice .notice")).to_have_count(0)
+    assert {ask.view.model for _, ask in calm.client.asked} == {"smollm2-135m-instruct"}
+
+
+def test_back_and_forward_restore_text_edit_and_instrument(calm: Fake, watched: Watched) -> None:
+    page = watched.open(calm.url)
+    first = page.url
+    page.locator("#text").fill("Second text")
+    page.locator("#run").click()
+    expect(page.locator("[role=option]")).to_have_count(2)
+    page.locator("#add-edit").fill("5.3")
+    page.keyboard.press("Enter")
+    expect(page.locator(".edit")).to_have_count(1)
+    page.locator("#rail a[data-instrument=heads]").click()
+    page.wait_for_url("**/heads#v=1*")
+    page.go_back()
+    page.wait_for_url("**/attention#v=1*")
+    expect(page.locator(".edit")).to_have_count(1)
+    page.go_back()
+    expect(page.locator(".edit")).to_have_count(0)
+    expect(page.locator("#text")).to_have_value("Second text")
+    page.go_back()
+    expect(page.locator("#text")).to_have_value(
+        "When Mary and John went to the store, John gave a bottle of milk to Mary."
+    )
+    assert page.url == first
+    page.go_forward()
+    expect(page.locator("#text")).to_have_value("Second text")
+
+
+def test_focus_replaces_and_survives_back(calm: Fake, watched: Watched) -> None:
+    page = watched.open(calm.url)
+    before = page.evaluate("history.length")
+    for token in range(6):
+        page.evaluate(f"lmscope.view.update({{focus: {{token: {token}}}}})")
+    page.wait_for_timeout(400)
+    assert page.evaluate("history.length") == before
+    page.evaluate("lmscope.view.update({focus: {token: 7}}); lmscope.edits.off(1, 1)")
+    page.evaluate("lmscope.view.written()")
+    assert page.evaluate("history.length") == before + 1
+    page.go_back()
+    page.wait_for_function("lmscope.view.get().edits.length === 0")
+    assert page.evaluate("lmscope.view.get().focus.token") == 7
+
+
+def test_reload_and_another_browser_show_the_same(calm: Fake, watched: Watched, chromium: Browser) -> None:
+    page = opened(watched.page, VIEWS[3].link("heads", calm.url))
+    url, view = page.url, page.evaluate("lmscope.view.get()")
+    page.reload()
+    page.wait_for_function(SHOWN)
+    assert page.evaluate("lmscope.view.get()") == view
+    other = chromium.new_context().new_page()
+    other.goto(url)
+    other.wait_for_function(SHOWN)
+    assert other.evaluate("lmscope.view.get()") == view
+    expect(other.locator(".edit")).to_have_count(3)
+    other.context.close()
+
+
+def test_share_copies_the_link_and_says_so(calm: Fake, watched: Watched) -> None:
+    watched.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = watched.open(calm.url)
+    page.locator("#share-button").click()
+    expect(page.locator("#announcer")).to_have_text("Link copied")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied.startswith(calm.url + "/attention#v=1")
+    assert View.model_validate(page.evaluate("lmscope.view.get()")) == View.from_link(copied)
+
+
+def test_a_text_too_long_for_a_link_still_works_and_share_says_why(calm: Fake, watched: Watched) -> None:
+    page = watched.open(calm.url)
+    page.evaluate("""() => {
+        const words = Array.from({length: 4000}, (_, i) => (Math.sin(i) * 1e9).toString(36).slice(-9));
+        lmscope.view.update({text: words.join(" ").repeat(8)}, {push: true});
+        return lmscope.view.written();
+    }""")
+    page.locator("#share-button").click()
+    expect(page.locator("#link-notice")).to_contain_text("This view does not fit in a link")
+
+
+def test_links_of_the_rail_carry_the_view(calm: Fake, watched: Watched) -> None:
+    page = watched.open(calm.url)
+    page.wait_for_function("document.querySelector('#rail a[data-instrument=heads]').href.includes('#v=1')")
+    link = page.locator("#rail a[data-instrument=heads]").get_attribute("href")
+    assert link is not None
+    assert View.from_link(link).text is not None
+
+
+def test_an_unknown_address_is_no_page(calm: Fake, watched: Watched) -> None:
+    answer = watched.page.goto(f"{calm.url}/nowhere")
+    assert answer is not None
+    assert answer.status == 404
+    watched.page.get_by_role("link", name="Open LMScope").click()
+    watched.page.wait_for_function(SHOWN)

@@ -1,0 +1,183 @@
+"""Several people at once: each gets exactly what they would get alone, and nothing of anybody is left behind."""
+
+import asyncio
+import gc
+import random
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psutil
+import pytest
+import torch
+from fastapi import FastAPI
+
+from backend import errors
+from backend.models import attention, tokens
+from backend.schema import Edit, FfnScale, FfnSet, HeadScale, HeadSet, ResidualSet, View
+from lmscope.client import AsyncClient
+from lmscope.refused import Refused
+
+TEXTS = ("The cat sat on the mat.", "Off with her head! said the Queen.")
+EDITS: tuple[tuple[Edit, ...], ...] = (
+    (),
+    (HeadScale(layer=0, head=1, by=0),),
+    (HeadScale(layer=1, head=0, by=-3), HeadSet(layer=2, head=3, to=0.5)),
+    (HeadSet(layer=0, head=0, to=-1, at=(1, 2)),),
+    (FfnScale(layer=1, unit=3, by=0), FfnSet(layer=0, unit=5, to=2, at=(2,))),
+    (ResidualSet(layer=1, to=0.25, at=(3,)), HeadScale(layer=2, head=0, by=2)),
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept(app: FastAPI) -> None:
+    """Answers and attention inputs are made anew each time: else the first would be compared with itself."""
+    app.state.house.desk.answers.budget_bytes = 0
+
+
+def asks(client: AsyncClient, view: View) -> list[Any]:
+    return [
+        lambda: client.tokens(view),
+        lambda: client.attention(view, cells=8),
+        lambda: client.heads(view),
+        lambda: client.head(view, (1, 2), token=1),
+    ]
+
+
+async def forget(app: FastAPI, names: list[str]) -> None:
+    """Drop the attention inputs that models keep for the next click."""
+    for name in names:
+        with app.state.house.shelf.lease(name) as loaded:
+            loaded.kept.clear()
+
+
+async def interleaved(app: FastAPI, client: AsyncClient, views: list[View]) -> None:
+    """Ask everything alone, then a hundred times at once and mixed, and compare byte for byte."""
+    names = sorted({view.model for view in views})
+    people = [(view, client.with_tab(str(uuid4()))) for view in views]
+    alone: dict[tuple[int, int], str] = {}
+    for number, (view, person) in enumerate(people):
+        for which, ask in enumerate(asks(person, view)):
+            await forget(app, names)
+            alone[number, which] = (await ask()).model_dump_json()
+    assert len(set(alone.values())) == len(alone), "each asks for something else"
+    mix = random.Random(7)
+    for _ in range(100 // len(views)):
+        await forget(app, names)
+        order = [(number, mix.randrange(4)) for number in range(len(people))]
+        mix.shuffle(order)
+        answers = await asyncio.gather(*(asks(people[n][1], people[n][0])[which]() for n, which in order))
+        for key, answer in zip(order, answers, strict=True):
+            assert answer.model_dump_json() == alone[key]
+
+
+async def test_two_people_on_two_models(app: FastAPI, client: AsyncClient, folders: dict[str, Path]) -> None:
+    views = [View(model=str(path), text=text) for path, text in zip(folders.values(), TEXTS, strict=True)]
+    await interleaved(app, client, [views[0].model_copy(update={"edits": EDITS[2]}), views[1]])
+
+
+async def test_two_people_on_one_model_with_different_edits(
+    app: FastAPI, client: AsyncClient, folders: dict[str, Path]
+) -> None:
+    view = View(model=str(folders["llama"]), text=TEXTS[0])
+    await interleaved(app, client, [view, view.model_copy(update={"edits": EDITS[1]})])
+
+
+async def test_ten_people_on_everything(app: FastAPI, client: AsyncClient, folders: dict[str, Path]) -> None:
+    views = [
+        View(model=str(path), text=text, edits=edits, compare=bool(edits) and kind == "llama")
+        for kind, path in folders.items()
+        for text in TEXTS
+        for edits in EDITS
+    ]
+    await interleaved(app, client, views[:10])
+
+
+class Fault(Exception):
+    """What a bug raises."""
+
+
+def hooks_of(model: torch.nn.Module) -> list[tuple[str, int]]:
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return [(name, sum(len(getattr(module, kind)) for kind in kinds)) for name, module in model.named_modules()]
+
+
+def bits_of(model: torch.nn.Module) -> dict[str, bytes]:
+    return {name: tensor.numpy().tobytes() for name, tensor in model.state_dict().items()}
+
+
+def resident() -> int:
+    gc.collect()
+    return int(psutil.Process().memory_info().rss)
+
+
+def failing(cancel: Any, fault: Exception, after: int) -> Any:
+    """A cancel check that fails in the middle of the model's layers."""
+    calls = 0
+
+    def check() -> None:
+        nonlocal calls
+        calls += 1
+        if calls > after:
+            raise fault
+        cancel()
+
+    return check
+
+
+async def test_nothing_is_left_after_1000_questions_with_failures_and_cancels_among_them(
+    app: FastAPI, client: AsyncClient, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mix, name, house = random.Random(11), str(folders["llama"]), app.state.house
+    await client.tokens(View(model=name, text=TEXTS[0]))
+    with house.shelf.lease(name) as loaded:
+        ids = torch.tensor([[0, 5, 6, 7]])
+        with torch.inference_mode():
+            before = loaded.model(ids).logits.numpy().tobytes()
+        hooks, bits = hooks_of(loaded.model), bits_of(loaded.model)
+    faults: list[Exception] = []
+
+    def faulty(answer: Any) -> Any:
+        def run(loaded: Any, ask: Any, limits: Any, cancel: Any) -> Any:
+            fault = faults.pop() if faults else None
+            return answer(loaded, ask, limits, cancel if fault is None else failing(cancel, fault, mix.randrange(4)))
+
+        return run
+
+    for module, instrument in ((tokens, "answer"), (attention, "overview"), (attention, "heads"), (attention, "head")):
+        monkeypatch.setattr(module, instrument, faulty(getattr(module, instrument)))
+
+    async def one(number: int) -> str:
+        view = View(model=name, text=f"{mix.choice(TEXTS)} {number % 10}", edits=mix.choice(EDITS))
+        ask = mix.choice(asks(client.with_tab(str(uuid4())), view))
+        what = number % 5
+        if what == 0:
+            faults.append(MemoryError() if number % 50 == 0 else mix.choice([Fault(), RuntimeError("shape")]))
+        task = asyncio.create_task(ask())
+        if what == 1:
+            await asyncio.sleep(mix.random() * 0.004)
+            task.cancel()
+        (answer,) = await asyncio.gather(task, return_exceptions=True)
+        if isinstance(answer, Refused):
+            return str(answer.problem.type)
+        return type(answer).__name__
+
+    outcomes: list[str] = []
+    memory = []
+    for round in range(100):
+        outcomes += await asyncio.gather(*(one(round * 10 + number) for number in range(10)))
+        if round in (29, 99):
+            memory.append(resident())
+    assert {"broken", "out-of-memory", "CancelledError"} <= set(outcomes)
+    assert len(outcomes) == 1000
+    faults.clear()
+    with house.shelf.lease(name) as loaded:
+        with torch.inference_mode():
+            assert loaded.model(ids).logits.numpy().tobytes() == before
+        assert hooks_of(loaded.model) == hooks
+        assert bits_of(loaded.model) == bits
+    assert memory[1] - memory[0] < 0.01 * memory[0], memory
+    await asyncio.sleep(0.05)
+    card = next(card for card in (await client.models()).models if card.name == name)
+    assert card.in_use == 0
+    assert errors.Broken.type in outcomes
