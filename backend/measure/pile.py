@@ -5,7 +5,7 @@ from torch import Tensor
 from backend.measure.attention import Maps, Reduced, Reducer
 from backend.measure.fused import Scores
 
-PILE_BYTES = 48 * 1024 * 1024
+PILE_BYTES = 96 * 1024 * 1024
 """Queries and keys that wait at most, and as much again while they are put together."""
 
 
@@ -22,7 +22,7 @@ class Pile:
         scores = maps.scores
         if scores is None or not self._reducer.may_fuse(scores, self._reducer.sees(mask_TS)):
             return [*self.rest(), self._reducer.reduce(maps, mask_TS, lasting=True)]
-        full = self._waiting and not (self._is_like(scores, mask_TS) and self._bytes(scores) <= PILE_BYTES)
+        full = self._waiting and not (self._is_like(scores, mask_TS) and self._bytes_with(scores) <= PILE_BYTES)
         found = self.rest() if full else []
         self._waiting.append(scores)
         self._mask_TS = mask_TS
@@ -33,8 +33,9 @@ class Pile:
         waiting, self._waiting = self._waiting, []
         return [self._reducer.together(waiting, self._mask_TS)] if waiting else []
 
-    def _bytes(self, *more: Scores) -> int:
-        return sum(each.query_HTD.nbytes + each.key_GSD.nbytes for each in (*self._waiting, *more))
+    def _bytes_with(self, scores: Scores) -> int:
+        """Of those that wait and one more, all of one shape."""
+        return (len(self._waiting) + 1) * (scores.query_HTD.nbytes + scores.key_GSD.nbytes)
 
     def _is_like(self, scores: Scores, mask_TS: Tensor | None) -> bool:
         """Whether one start of the kernel can take this layer with those that wait."""

@@ -158,13 +158,14 @@ def _gather(loaded: Loaded, asked: Asked, cells: int | None, cancel: Cancel | No
     keep = size <= min(KEPT_BY_OVERVIEW, loaded.kept.budget) and not loaded.anatomy.watched
     on_card = loaded.anatomy.device.type == "cuda" or loaded.reduces
     piles = [Pile(reducer) for _ in asked.rows] if on_card else []
-    forward.run(
-        loaded, asked.ids_BT, asked.plan, types_BT=asked.types_BT, cancel=cancel,
+    states_BTD = forward.run(
+        loaded, asked.ids_BT, asked.plan, types_BT=asked.types_BT, cancel=cancel, checked=False,
         see=None if loaded.fused else see, hold=hold if keep or loaded.fused else None,
     )  # fmt: skip
     for side, pile in zip(gathered.sides, piles, strict=False):
         side.take(pile.rest())
         side.means += reducer.means(side.reduced)
+    forward.check_finite(states_BTD, edited=asked.plan is not None)  # now, while a card still reduces
     if keep:
         loaded.kept.keep(asked.states_key(), gathered.calls, calls_bytes(gathered.calls))
     return gathered

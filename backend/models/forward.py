@@ -72,8 +72,8 @@ def run(
     with torch.inference_mode(), taps.running(order), watching(loaded.anatomy, order, len(ids_BT)):
         answer = model(input_ids=torch.as_tensor(ids_BT, device=device), use_cache=cache is not None, **arguments)
     found: Tensor = answer.logits if logits else answer.last_hidden_state
-    if checked and not bool((found if mask_BT is None else _unpadded(found, mask_BT)).isfinite().all()):
-        raise breaks_down(found.dtype, edited=plan is not None)
+    if checked:
+        check_finite(found if mask_BT is None else _unpadded(found, mask_BT), edited=plan is not None)
     return found
 
 
@@ -158,6 +158,12 @@ def read_out_traced(loaded: Loaded, states_ND: Tensor, plan: Plan) -> Tensor:
 def _unpadded(found_BTX: Tensor, mask_BT: Tensor) -> Tensor:
     """What stands at real tokens; what a model computes for padding is never looked at."""
     return found_BTX[mask_BT[:, -found_BTX.shape[1] :].to(found_BTX.device).bool()]
+
+
+def check_finite(found: Tensor, *, edited: bool) -> None:
+    """Raises `CannotShow` where a model's own numbers overflowed. Waits for a graphics card to have computed them."""
+    if not bool(found.isfinite().all()):
+        raise breaks_down(found.dtype, edited=edited)
 
 
 def breaks_down(dtype: torch.dtype, *, edited: bool) -> errors.CannotShow:

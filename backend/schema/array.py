@@ -1,9 +1,9 @@
 """Arrays on the wire, in Plotly's own typed form, so that a figure can take them unopened."""
 
-from base64 import b64decode, b64encode
 from math import prod
 from typing import Annotated, Literal, Self
 
+from pybase64 import b64decode, b64encode_as_string
 from pydantic import Field, model_validator
 
 from backend.schema.frozen import Frozen
@@ -42,4 +42,4 @@ class Array(Frozen):
     @classmethod
     def pack(cls, dtype: Dtype, dims: tuple[int, ...], data: bytes | memoryview) -> Self:
         """Wrap raw little-endian bytes."""
-        return cls(dtype=dtype, shape=", ".join(map(str, dims)), bdata=b64encode(data).decode("ascii"))
+        return cls(dtype=dtype, shape=", ".join(map(str, dims)), bdata=b64encode_as_string(data))

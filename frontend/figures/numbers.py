@@ -1,10 +1,10 @@
 """Opening arrays, and printing no more digits than the numbers carry."""
 
-from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from pybase64 import b64decode
 
 NUMPY = {"u1": "<u1", "i1": "<i1", "i4": "<i4", "f4": "<f4"}
 DIGITS = {"float64": 4, "float32": 4, "float16": 3, "bfloat16": 3}
