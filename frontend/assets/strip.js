@@ -91,6 +91,7 @@
   function draw() {
     const turn = ++drawing;
     const visible = lmscope.view.get().focus.spaces;
+    const held = list.contains(document.activeElement) ? Number(document.activeElement.dataset.position) : null;
     chips = [];
     focused = null;
     list.replaceChildren();
@@ -106,6 +107,7 @@
       }
       list.append(part);
       colour(from);
+      if (held !== null && held >= from && held < chips.length) chips[held].focus({ preventScroll: true }); // whoever moves by keys goes on
       if (from + CHUNK < answer.tokens.length) requestAnimationFrame(() => step(from + CHUNK));
       else follow(lmscope.view.get());
     };

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -47,14 +48,21 @@ expect.set_options(timeout=20_000)  # two busy cores are slow, and a slow page i
 SHOWN = "window.lmscope && lmscope.view && lmscope.view.get() && lmscope.strip.answer() !== null"
 
 
+LOOKS = 6
+"""How often in a row the page is found quiet: Dash sends what was asked a few turns of its loop later."""
+
+
 def wait_for_function(page: Page, expression: str, *, arg: Any = None, timeout: float = 30_000) -> None:
     """Poll as Playwright's own method does, which needs the `eval` that the pages' policy forbids."""
     until, refusal = time.monotonic() + timeout / 1000, ""
+    wanted, held = LOOKS if "!lmscope.busy.isOut()" in expression else 1, 0
     while time.monotonic() < until:
         try:
-            if page.evaluate(expression, arg):
+            held = held + 1 if page.evaluate(expression, arg) else 0
+            if held == wanted:
                 return
         except Error as error:  # between two documents there is nothing to ask
+            held = 0
             refusal = f": {error.message}"
         page.wait_for_timeout(20)
     raise TimeoutError(f"it never came true: {expression}{refusal}")
@@ -253,10 +261,12 @@ class Watched:
 
 
 def eventually(page: Page, holds: Callable[[], bool]) -> None:
-    """Let the page live on until this holds, or fail after twenty seconds."""
-    for _ in range(400):
-        if holds():
-            return
+    """Let the page live on until this holds, or fail after twenty seconds. What is not there yet does not hold."""
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        with suppress(LookupError):
+            if holds():
+                return
         page.wait_for_timeout(50)
     assert holds()
 

@@ -97,7 +97,7 @@ def test_delete_clear_and_compare(calm: Fake, watched: Watched) -> None:
     eventually(page, lambda: calm.client.asked[-1][1].view.compare)
     page.locator("#clear-edits").click()
     expect(page.locator(".edit")).to_have_count(0)
-    assert not page.evaluate("lmscope.view.get().compare")
+    page.wait_for_function("!lmscope.view.get().compare")
     page.evaluate("lmscope.view.written()")
     page.go_back()
     expect(page.locator(".edit")).to_have_count(2)
@@ -132,9 +132,11 @@ def test_an_edit_of_any_kind_is_said_switched_placed_and_deleted(calm: Fake, wat
         panel.get_by_label("Which tokens").select_option("generated")
         page.keyboard.press("Escape")
         expect(chip.locator(".edit-label")).to_be_focused()
-    assert edits(page) == tuple(edit.model_copy(update={"on": not edit.on, "at": "generated"}) for edit in made)
-    for _ in made:
+    turned = tuple(edit.model_copy(update={"on": not edit.on, "at": "generated"}) for edit in made)
+    eventually(page, lambda: edits(page) == turned)
+    for left in reversed(range(len(made))):
         page.locator(".edit-delete").first.click()
+        expect(page.locator(".edit")).to_have_count(left)
     assert edits(page) == ()
     assert watched.errors == []
 
@@ -154,7 +156,8 @@ def test_a_unit_and_a_steer_are_changed_in_a_panel_like_a_head_and_an_unknown_ki
     expect(page.get_by_role("radiogroup", name="What is done")).to_have_count(0)
     page.get_by_label("Strength, exactly").fill("-2")
     page.get_by_label("Strength, exactly").press("Tab")
-    assert edits(page) == (FfnSet(layer=12, unit=34, to=4), steer.model_copy(update={"by": -2.0}))
+    changed = (FfnSet(layer=12, unit=34, to=4), steer.model_copy(update={"by": -2.0}))
+    eventually(page, lambda: edits(page) == changed)
     page.keyboard.press("Escape")
 
     # One of a kind that the page does not know is named, and breaks nothing.
@@ -187,10 +190,10 @@ def test_strength_kind_and_place_are_changed_in_a_panel(calm: Fake, watched: Wat
     page.get_by_label("Strength, exactly").press("Tab")
     expect(page.locator(".edit-label")).to_contain_text("L5 head 3 × 0.25")
     page.get_by_label("Which tokens").select_option("focus")
-    assert edits(page) == (HeadScale(layer=5, head=3, by=0.25, at=(4,)),)
+    eventually(page, lambda: edits(page) == (HeadScale(layer=5, head=3, by=0.25, at=(4,)),))
     expect(page.locator(".edit-label")).to_contain_text("token 4")
     page.get_by_role("radio", name="= set").check()
-    assert edits(page) == (HeadSet(layer=5, head=3, to=0, at=(4,)),)
+    eventually(page, lambda: edits(page) == (HeadSet(layer=5, head=3, to=0, at=(4,)),))
     page.keyboard.press("Escape")
     expect(page.locator("#edit-panel")).to_be_hidden()
     expect(page.locator(".edit-label")).to_be_focused()

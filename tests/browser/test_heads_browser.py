@@ -138,7 +138,7 @@ def test_the_table_follows_the_theme(made: Fake, watched: Watched) -> None:
     for theme, colour in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(27, 32, 39)")):
         watched.look(900, theme)
         expect(page.locator("#heads-table .ag-root-wrapper")).to_have_css("background-color", colour)
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_the_weights_become_columns_as_they_are_measured_and_say_what_has_none(watched: Watched) -> None:

@@ -45,7 +45,7 @@ def test_the_first_stop_skips_to_the_page(calm: Fake, watched: Watched) -> None:
     assert page.evaluate(FOCUSED)["named"] == "skip"
     page.keyboard.press("Enter")
     inside = "document.querySelector('main').contains(document.activeElement)"
-    assert page.evaluate(f"{inside} || document.activeElement === document.querySelector('main')")
+    page.wait_for_function(f"{inside} || document.activeElement === document.querySelector('main')")
 
 
 def test_from_the_address_bar_to_a_head_that_is_switched_off(calm: Fake, watched: Watched) -> None:
@@ -56,10 +56,12 @@ def test_from_the_address_bar_to_a_head_that_is_switched_off(calm: Fake, watched
     page.keyboard.type("One two three four")
     page.keyboard.press("Control+Enter")
     expect(page.locator("[role=option]")).to_have_count(4)
+    page.wait_for_function("!lmscope.busy.isOut()")
     tab_until(page, lambda stop: stop["named"].startswith("token-"))
     for _ in range(3):  # the first one takes the token that has the focus
         page.keyboard.press("ArrowRight")
     page.wait_for_function("lmscope.view.get().focus.token === 2")
+    page.wait_for_function("!lmscope.busy.isOut()")
     tab_until(page, named("grid-scroller"))
     for key in ("ArrowDown", "ArrowRight", "Enter"):
         page.keyboard.press(key)

@@ -12,7 +12,7 @@ from hypothesis import Phase, given, settings
 from playwright.sync_api import Browser, Page, expect
 
 from backend.schema import Focus, HeadName, HeadScale, HeadSet, Reading, Region, Turn, View
-from tests.browser.conftest import SHOWN, Fake, Watched
+from tests.browser.conftest import SHOWN, Fake, Watched, eventually
 from tests.schema.forms import views
 
 pytestmark = pytest.mark.browser
@@ -177,10 +177,8 @@ def test_a_link_fetches_no_model_unasked(calm: Fake, watched: Watched, name: str
     expect(page.locator("[role=option]")).to_have_count(3)
     expect(page.locator("#link-notice .notice")).to_have_count(0)
     assert {ask.view.model for _, ask in calm.client.asked} == {name}
-    page.wait_for_function("!lmscope.busy.isOut()")
-    assert {type(ask).__name__ for _, ask in calm.client.asked} >= (
-        {"TokensAsk", "OverviewAsk", "HeadAsk"} if instrument == "attention" else {"TokensAsk", "HeadsAsk"}
-    )
+    wanted = {"TokensAsk", "OverviewAsk", "HeadAsk"} if instrument == "attention" else {"TokensAsk", "HeadsAsk"}
+    eventually(page, lambda: {type(ask).__name__ for _, ask in calm.client.asked} >= wanted)
 
 
 def test_choosing_another_model_instead_of_fetching_goes_on(calm: Fake, watched: Watched) -> None:
@@ -215,7 +213,7 @@ def test_back_and_forward_restore_text_edit_and_instrument(calm: Fake, watched: 
     expect(page.locator("#text")).to_have_value(
         "When Mary and John went to the store, John gave a bottle of milk to Mary."
     )
-    assert page.url == first
+    page.wait_for_url(first)
     page.go_forward()
     expect(page.locator("#text")).to_have_value("Second text")
 
@@ -231,8 +229,7 @@ def test_focus_replaces_and_survives_back(calm: Fake, watched: Watched) -> None:
     page.evaluate("lmscope.view.written()")
     assert page.evaluate("history.length") == before + 1
     page.go_back()
-    page.wait_for_function("lmscope.view.get().edits.length === 0")
-    assert page.evaluate("lmscope.view.get().focus.token") == 7
+    page.wait_for_function("lmscope.view.get().edits.length === 0 && lmscope.view.get().focus.token === 7")
 
 
 def test_reload_and_another_browser_show_the_same(calm: Fake, watched: Watched, chromium: Browser) -> None:

@@ -13,7 +13,7 @@ from backend.settings import Settings as BackendSettings
 from frontend.app import create_app
 from frontend.settings import Settings
 from lmscope.client import AsyncClient
-from tests.browser.conftest import Fake, Served, Watched
+from tests.browser.conftest import Fake, Served, Watched, eventually
 from tests.browser.made_up import MadeUpClient, link
 from tests.desk.pretend import PretendShelf
 
@@ -130,6 +130,7 @@ def test_another_site_cannot_frame_a_page(made: Fake, watched: Watched) -> None:
     frame = f"<p>elsewhere</p><iframe src='{made.url}/attention'></iframe>"
     watched.page.route("http://localhost:1/", lambda route: route.fulfill(body=frame, content_type="text/html"))
     watched.page.goto("http://localhost:1/")
+    eventually(watched.page, lambda: len(watched.page.frames) > 1)
     watched.page.wait_for_timeout(300)
     assert watched.page.frames[1].locator("#react-entry-point").count() == 0
     watched.refused.clear()

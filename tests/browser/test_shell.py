@@ -236,7 +236,7 @@ def test_theme_is_remembered_and_never_flashes(calm: Fake, watched: Watched) -> 
     assert page.evaluate(now) == "light"
     page.locator("#theme-button").click()
     page.locator("#theme-button").click()
-    assert page.evaluate(now) == "dark"
+    page.wait_for_function(f"{now} === 'dark'")
     page.add_init_script(
         "addEventListener('DOMContentLoaded', () =>"
         " { window.firstTheme = document.documentElement.dataset.mantineColorScheme; })"

@@ -17,7 +17,7 @@ import backend.settings
 from frontend.app import create_app
 from frontend.settings import Settings
 from lmscope.client import AsyncClient
-from tests.browser.conftest import Fake, Served, Watched
+from tests.browser.conftest import Fake, Served, Watched, eventually
 from tests.browser.made_up import MadeUpClient, link
 
 pytestmark = pytest.mark.browser
@@ -214,6 +214,6 @@ def test_the_grid_of_a_small_model_is_small_on_the_wire(made: Fake, watched: Wat
     watched.page.on("response", note)
     page = watched.open(link(made.url, text=" ".join(WORDS[:64] * 8), model="made-up-12x12"))
     page.wait_for_function("document.querySelector('.grid-scroller')?.dataset.drawMs")
-    page.wait_for_function(READY)
+    eventually(page, lambda: "grid" in sizes)
     report("browser-bytes", heads=144, tokens=512, grid_bytes=sizes["grid"])
     assert sizes["grid"] < 2_000_000

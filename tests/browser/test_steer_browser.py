@@ -75,6 +75,7 @@ def strengths(made: Fake) -> list[float]:
 def test_a_drag_leads_and_letting_go_makes_one_entry_of_history(watched: Watched, made: Fake) -> None:
     page = show(watched, made)
     made.client.asked.clear()
+    page.evaluate("lmscope.view.written()")
     entries = page.evaluate("history.length")
     before = page.locator("#steer-likely tbody tr").first.text_content()
     to = take(page, slider(page))
@@ -93,13 +94,14 @@ def test_a_drag_leads_and_letting_go_makes_one_entry_of_history(watched: Watched
     expect(page.locator("#steer-said")).to_contain_text("Rose most")
     expect(page.locator("#write-edited [data-token]")).to_have_count(4)
     expect(page.locator("#write-unedited [data-token]")).to_have_count(4)
-    assert page.evaluate("history.length") == entries + 1
+    page.wait_for_function(f"history.length === {entries + 1}")
     (ask,) = asked(made, WriteAsk)
     assert (ask.ratio, ask.view.compare, ask.view.edits[0].by) == (True, True, value)
     page.go_back()
     expect(slider(page)).to_have_value("0")
-    assert page.evaluate(EDITS) == []
+    eventually(page, lambda: page.evaluate(EDITS) == [])
     page.go_forward()
+    expect(slider(page)).to_have_value(f"{value:g}")
     page.reload()
     expect(slider(page)).to_have_value(f"{value:g}")
     expect(page.locator("#steer-kl-text")).to_contain_text("nats")
@@ -159,12 +161,12 @@ def test_every_slider_says_its_poles_its_evidence_and_its_end(watched: Watched, 
     number.fill("4")
     number.press("Enter")
     expect(first.locator(".slider-warning")).to_contain_text("Beyond +2.6 neutral text has more than twice its perplex")
-    assert page.evaluate(EDITS) == [["steer", 4, "all"]]
+    eventually(page, lambda: page.evaluate(EDITS) == [["steer", 4, "all"]])
     first.get_by_role("button", name="Set sentiment to 0").click()
-    assert page.evaluate(EDITS) == []
+    eventually(page, lambda: page.evaluate(EDITS) == [])
     expect(number).to_have_value("0")
     page.locator("#steer-example").click()
-    assert page.evaluate(EDITS) == [["steer", 1, "all"]]
+    eventually(page, lambda: page.evaluate(EDITS) == [["steer", 1, "all"]])
     slider(page).dblclick(position={"x": 5, "y": 10})
     page.wait_for_function("lmscope.view.get().edits.length === 0")
 
@@ -176,7 +178,7 @@ def test_a_pad_moves_two_and_a_direction_says_where_it_acts(watched: Watched, ma
     for key in ("ArrowRight", "ArrowRight", "ArrowUp", "Shift+ArrowUp"):
         page.keyboard.press(key)
     expect(thumb).to_have_attribute("aria-valuetext", "sentiment +0.1, register +5.5")
-    assert page.evaluate(EDITS) == [["steer", 0.1, "all"], ["steer", 5.5, "all"]]
+    eventually(page, lambda: page.evaluate(EDITS) == [["steer", 0.1, "all"], ["steer", 5.5, "all"]])
     expect(slider(page, FORMAL)).to_have_value("5.5")
     expect(page.locator("#steer-shares thead")).to_have_text("wordlogitsentimentregister")
     pad = page.locator("#steer-pad")
@@ -191,7 +193,7 @@ def test_a_pad_moves_two_and_a_direction_says_where_it_acts(watched: Watched, ma
     page.mouse.up()
     thumb.focus()
     page.keyboard.press("Home")
-    assert page.evaluate(EDITS) == []
+    eventually(page, lambda: page.evaluate(EDITS) == [])
     direction = page.locator(f"[data-slider='{DIRECTION}']")
     direction.get_by_role("radio", name="Continuation").check()
     slider(page, DIRECTION).focus()
@@ -200,15 +202,15 @@ def test_a_pad_moves_two_and_a_direction_says_where_it_acts(watched: Watched, ma
     assert page.evaluate("lmscope.view.get().edits[0].at") == "generated"
     expect(page.locator("#edits .edit-at")).to_have_text("the continuation only")
     direction.get_by_role("radio", name="All").check()
-    assert page.evaluate("lmscope.view.get().edits[0].at") == "all"
+    page.wait_for_function("lmscope.view.get().edits[0].at === 'all'")
 
 
 def test_written_words_carry_their_number_and_become_the_text(watched: Watched, made: Fake) -> None:
     page = show(watched, made, edits=[POSITIVE])
     page.locator("#write-go").click()
     expect(page.locator("#write-edited .write-end")).to_be_visible()
-    assert page.locator("#write-edited .unlikelier").count() == 2
-    assert page.locator("#write-edited .likelier").count() == 2
+    expect(page.locator("#write-edited .unlikelier")).to_have_count(2)
+    expect(page.locator("#write-edited .likelier")).to_have_count(2)
     page.locator("#write-edited [data-token='0']").hover()
     expect(page.locator("#write-token")).to_contain_text("Log-ratio −1.000 nats: the sliders make it 2.72 times less")
     page.locator("#write-table-place summary").click()
@@ -231,7 +233,9 @@ def test_axe_finds_nothing_and_nothing_moves(made: Fake, watched: Watched, theme
     page.locator("#write-go").click()
     expect(page.locator("#write-edited .write-end")).to_be_visible()
     page.wait_for_function("!lmscope.busy.isOut()")
-    page.locator(f"[data-slider='{SENTIMENT}'] summary").click()
+    more = page.locator(f"[data-slider='{SENTIMENT}'] summary")
+    more.evaluate("each => each.scrollIntoView({block: 'center'})")  # not under the bar that stays
+    more.click()
     tops = (
         "['steer-shift-panel', 'write-panel'].map((id) => document.getElementById(id).getBoundingClientRect().height)"
     )

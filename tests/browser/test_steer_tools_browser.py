@@ -244,4 +244,4 @@ def test_axe_finds_nothing_with_every_panel_in_use(made: Fake, watched: Watched,
         page.get_by_text(summary, exact=True).click()
     settled(page)
     assert faults_in_both(page) == {}
-    assert page.evaluate("document.getElementById('page').scrollWidth <= document.getElementById('page').clientWidth")
+    page.wait_for_function("document.getElementById('page').scrollWidth <= document.getElementById('page').clientWidth")

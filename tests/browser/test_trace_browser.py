@@ -209,7 +209,7 @@ def test_the_table_has_every_cell_and_opens_it_by_keyboard(made: Fake, watched: 
     page = show(watched, made)
     page.get_by_role("tab", name="Table").click()
     expect(page.locator("#trace-table .ag-row").first).to_be_visible()
-    assert page.evaluate("dash_ag_grid.getApi('trace-table').getDisplayedRowCount()") == 5 * 31
+    page.wait_for_function(f"dash_ag_grid.getApi('trace-table').getDisplayedRowCount() === {5 * 31}")
     first = page.locator('#trace-table .ag-row[row-index="3"]')
     expect(first.locator('[col-id="stage"]')).to_have_text("after block 2")
     first.locator('[col-id="stage"]').focus()
@@ -335,4 +335,4 @@ def test_axe_finds_nothing(made: Fake, watched: Watched, theme: Any, width: int)
     expect(page.locator("#trace-table .ag-row").first).to_be_visible()
     settled(page)
     assert faults_in_both(page, colours=[".trace-lens"]) == {}, "Table"
-    assert page.evaluate("document.getElementById('page').scrollWidth <= document.getElementById('page').clientWidth")
+    page.wait_for_function("document.getElementById('page').scrollWidth <= document.getElementById('page').clientWidth")

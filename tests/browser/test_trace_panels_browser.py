@@ -182,8 +182,10 @@ def test_a_refused_measurement_is_asked_again_effects_fill_in_and_rows_move_only
     page.evaluate("lmscope.view.update({focus: {strip: 'entropy'}})")
     page.wait_for_function("!lmscope.busy.isOut()")
     made.client.asked.clear()
+    made.client.slow_jobs = True
     page.get_by_role("button", name="Measure the effect of each").click()
     expect(page.locator("#why-tools-row .progress")).to_be_visible()
+    made.client.slow_jobs = False
     sort = page.get_by_role("button", name="Sort by measured effect")
     expect(sort).to_be_visible(timeout=15_000)
     assert names(page) == before
@@ -206,7 +208,7 @@ def test_measuring_can_be_stopped_and_keeps_what_it_has_and_a_part_is_switched_o
     expect(page.locator("#why-tools-row")).to_contain_text("s left")
     page.locator("#why-tools-row").get_by_role("button", name="Stop").click()
     expect(page.locator("#why-tools-row")).to_contain_text("Stopped: what was measured by then is shown")
-    assert any(row["effect"] is not None for row in page.evaluate("lmscope.trace.why.rows()"))
+    eventually(page, lambda: any(row["effect"] is not None for row in page.evaluate("lmscope.trace.why.rows()")))
 
     # A part that is chosen can be switched off.
     page.locator("#why-table tbody button").first.click()

@@ -103,8 +103,7 @@ def test_the_open_value_and_its_reading_are_in_the_link(made: Fake, watched: Wat
     opened(page, "L1U5")
     assert asked(made, ValueAsk)[0].reading == "raw"
     page.locator("#value-tools input[value=folded]").check()
-    page.wait_for_function(QUIET)
-    assert asked(made, ValueAsk)[-1].reading == "folded"
+    eventually(page, lambda: asked(made, ValueAsk)[-1].reading == "folded")
     page.locator(".value-similar button").first.click()
     opened(page, "L2U12")
     page.evaluate("lmscope.view.written()")
@@ -122,11 +121,10 @@ def test_a_search_shows_its_spellings_and_each_hit_opens(made: Fake, watched: Wa
     expect(page.locator(".search-spellings")).to_contain_text("192 values")
     assert asked(made, SearchAsk)[-1].words == ("Paris", "Rome")
     page.locator("#search-form input[value=suppressed]").check()
-    page.wait_for_function(QUIET)
+    eventually(page, lambda: asked(made, SearchAsk)[-1].end == "suppressed")
     page.locator("#search-form input[value=logit]").check()
-    page.wait_for_function(QUIET)
-    ask = asked(made, SearchAsk)[-1]
-    assert (ask.end, ask.ranked) == ("suppressed", "logit")
+    eventually(page, lambda: asked(made, SearchAsk)[-1].ranked == "logit")
+    assert asked(made, SearchAsk)[-1].end == "suppressed"
     expect(page.locator("th[aria-sort]")).to_have_text("logit")
     expect(page.locator(".search-way").first).to_have_attribute("aria-label", "suppressed")
     page.locator(".search-table tbody button").nth(1).click()
@@ -198,11 +196,12 @@ def test_a_value_is_switched_off_scaled_set_dragged_and_typed_as_an_edit(made: F
     expect(page.locator(".value-slider input[type=number]")).to_have_value("2")
     kind.locator("input[value=none]").check()
     eventually(page, lambda: edits(page) == [])
-    assert page.locator(".value-slider").inner_html() == ""
+    expect(page.locator(".value-slider")).to_be_empty()
 
     # A drag is one entry for Back, and its last value stays.
     page.locator("#value-body input[value='ffn.scale']").check()
     page.wait_for_function(QUIET)
+    page.evaluate("lmscope.view.written()")
     entries = page.evaluate("history.length")
     slider = page.locator(".value-slider input[type=range]")
     slider.scroll_into_view_if_needed()
@@ -215,9 +214,9 @@ def test_a_value_is_switched_off_scaled_set_dragged_and_typed_as_an_edit(made: F
         page.mouse.move(box["x"] + box["width"] * share, middle, steps=4)
         page.wait_for_timeout(60)
     page.mouse.up()
+    eventually(page, lambda: -1 <= edits(page)[0]["by"] < -0.7)
     page.wait_for_function(QUIET)
     (edit,) = edits(page)
-    assert -1 <= edit["by"] < -0.7
     expect(page.locator(".value-slider input[type=number]")).to_have_value(f"{edit['by']:g}")
     page.evaluate("lmscope.view.written()")
     assert page.evaluate("history.length") == entries + 1
@@ -315,10 +314,10 @@ def test_all_of_it_by_keyboard(made: Fake, watched: Watched) -> None:
     page.locator(".search-table tbody button").first.focus()
     page.keyboard.press("Enter")
     opened(page, "L0U0")
-    assert page.evaluate("document.activeElement.id") == "value-title"
+    expect(page.locator("#value-title")).to_be_focused()
     page.locator("#value-body input[name=value-strength]:checked").focus()
     page.keyboard.press("ArrowRight")
-    assert edits(page) == [{"kind": "ffn.scale", "layer": 0, "unit": 0, "by": 0}]
+    eventually(page, lambda: edits(page) == [{"kind": "ffn.scale", "layer": 0, "unit": 0, "by": 0}])
 
 
 def test_with_real_models_a_value_says_the_same_in_both_panels(whole: Whole, watched: Watched) -> None:

@@ -12,7 +12,7 @@ from frontend.settings import Settings
 from tests.browser.conftest import Fake, Served, Watched, eventually, wait_for_address
 from tests.browser.fake import FakeClient
 from tests.browser.made_up import link
-from tests.browser.test_accessible import faults
+from tests.browser.test_accessible import faults, settled
 from tests.figures import made_up_weights
 
 pytestmark = pytest.mark.browser
@@ -126,8 +126,8 @@ def test_a_word_units_and_a_concept_are_asked_about_and_copied_as_python(watched
     expect(rows).to_have_count(2)
     eventually(page, lambda: (asked(made, OverlapsAsk)[-1].layer, asked(made, OverlapsAsk)[-1].least) == (2, 0.5))
     page.locator("#weights-units-all").click()
+    eventually(page, lambda: {one.layer for one in asked(made, OverlapsAsk)} == set(range(30)))
     expect(page.locator("#weights-units-note")).to_contain_text("of 30 layers reach this overlap")
-    assert {one.layer for one in asked(made, OverlapsAsk)} == set(range(30))
     expect(rows.first.locator("th")).to_have_text("L0U0")  # the largest overlap of all layers
 
     page.get_by_role("button", name="cm, kg, inches").click()
@@ -138,7 +138,8 @@ def test_a_word_units_and_a_concept_are_asked_about_and_copied_as_python(watched
     page.locator("#weights-lookup-place tbody th button").nth(1).click()
     expect(page.locator("#weights-unit h3")).to_have_text("Unit L1U5")
     expect(page.locator("#weights-unit table")).to_have_count(6)  # value, gate and up, both ends each
-    assert asked(made, ValueAsk)[-1].unit == 5
+    eventually(page, lambda: asked(made, ValueAsk)[-1].unit == 5)
+    settled(page)
     assert faults(page) == {}
 
 
@@ -151,4 +152,5 @@ def test_a_refusal_stands_where_it_happened_and_the_rest_goes_on(watched: Watche
     expect(page.locator("#weights-pairs-notice")).to_contain_text("The filters leave no pair")
     expect(page.locator("#weights-facts")).to_contain_text("copying score")
     expect(page.locator("#weights-cell-2-1")).to_be_visible()
+    page.wait_for_function("!lmscope.busy.isOut()")
     assert len(asked(made, HeadWeightsAsk)) == 1

@@ -62,8 +62,8 @@ def test_edited_and_unedited_stream_side_by_side_and_the_difference_is_marked(wa
         "They part at token 3: “·word102” with the edits, “·word152” without."
     )
     for side in ("edited", "unedited"):
-        assert page.locator(f"#write-{side} .parted").count() == 4
-        assert page.locator(f"#write-{side} .write-fork").count() == 1, "not by colour alone"
+        expect(page.locator(f"#write-{side} .parted")).to_have_count(4)
+        expect(page.locator(f"#write-{side} .write-fork")).to_have_count(1)  # not by colour alone
         expect(page.locator(f"#write-{side} .write-end")).to_contain_text("as many tokens as asked for")
     (ask,) = asked(made)
     assert ask.view.compare
