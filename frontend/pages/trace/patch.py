@@ -13,10 +13,10 @@ from frontend.pages.sheet import busy, graph
 from frontend.pages.trace import ids
 from frontend.parts import ids as shell
 from frontend.parts.asking import client
+from frontend.parts.following import Stored, stopped
 from frontend.parts.notice import notice_place
 from frontend.parts.panel import asked_by, theme_of
 
-Stored = dict[str, Any] | None
 SPOKEN: Any = {"aria-live": "polite"}
 
 
@@ -121,10 +121,7 @@ async def show_map(asked: Stored, theme: str | None, tab: str | None) -> tuple[A
 @callback(Output(ids.MAP_NOTICE, "data-stopped"), Input(ids.MAP_STOP, "data"), State(shell.TAB, "data"))
 async def stop_map(asked: Stored, tab: str | None) -> str:
     """End a map that nobody looks at any more, or that a person stops."""
-    if asked is None:
-        raise PreventUpdate
-    await gather(*(client(tab).cancel_job(id) for id in asked["ids"]), return_exceptions=True)
-    return "yes"
+    return await stopped(asked, tab)
 
 
 for name, store in (("source", ids.SOURCE), ("patched", ids.PATCHED), ("mapBegan", ids.MAP_BEGAN), ("map", ids.MAP)):

@@ -13,10 +13,9 @@ from frontend.pages.sheet import busy, graph
 from frontend.pages.trace import ids
 from frontend.parts import ids as shell
 from frontend.parts.asking import client
+from frontend.parts.following import Stored, stopped
 from frontend.parts.notice import notice_place
 from frontend.parts.panel import asked_by, theme_of
-
-Stored = dict[str, Any] | None
 
 
 def panel() -> html.Section:
@@ -97,10 +96,7 @@ async def start_effects(asked: Stored, tab: str | None) -> tuple[dict[str, Any],
 @callback(Output(ids.EFFECTS_NOTICE, "data-stopped"), Input(ids.EFFECTS_STOP, "data"), State(shell.TAB, "data"))
 async def stop_effects(asked: Stored, tab: str | None) -> str:
     """End jobs that nobody looks at any more, or that a person stops."""
-    if asked is None:
-        raise PreventUpdate
-    await gather(*(client(tab).cancel_job(id) for id in asked["ids"]), return_exceptions=True)
-    return "yes"
+    return await stopped(asked, tab)
 
 
 @callback(Output(ids.SETS, "data"), Input(ids.SETS_ASK, "data"), State(shell.TAB, "data"), prevent_initial_call=True)
