@@ -259,8 +259,9 @@ class Bars:
         if id not in self._tasks:
             self._tasks[id] = self._progress.add_task(what, amount="")
         self._progress.update(
-            self._tasks[id], description=what, completed=done, total=total, amount=amount(done, total, unit)
-        )
+            self._tasks[id], description=what, completed=done, total=total, amount=amount(done, total, unit),
+            refresh=True,
+        )  # fmt: skip
 
     def remove(self, id: str) -> None:
         """The work has ended."""

@@ -8,9 +8,9 @@ import gc
 import os
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("lmscope", deadline=None)
+settings.register_profile("lmscope", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("lmscope")
 os.environ.setdefault("LMSCOPE_DATABASE_URL", "sqlite://")
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -251,7 +251,7 @@ class Jobs:
             self._record(running)
 
     def _on_loop(self, call: Callable[..., None], *arguments: Any) -> None:
-        if not self._loop.is_closed():
+        with suppress(RuntimeError):  # the loop is closed, and nobody listens any more
             self._loop.call_soon_threadsafe(call, *arguments)
 
     def _end(self, running: Running) -> None:

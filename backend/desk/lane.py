@@ -149,7 +149,8 @@ class Lane:
                 tell = partial(self._done, work, self._worker.answer(work))
             else:
                 tell = partial(self._stepped, self._worker.step())
-            if self._loop.is_closed():
+            try:
+                self._loop.call_soon_threadsafe(tell)
+            except RuntimeError:  # the loop is closed, and nobody listens any more
                 return
-            self._loop.call_soon_threadsafe(tell)
             del work, tell  # an idle thread must not keep a model alive

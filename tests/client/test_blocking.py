@@ -134,23 +134,22 @@ def test_an_interrupt_stops_the_question(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_closing_ends_the_thread_and_a_closed_client_says_so(server: StandIn) -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     client = Client(app=server.app)
     client.health()
+    made = set(threading.enumerate()) - before
+    assert "lmscope-client" in {thread.name for thread in made}
     client.close()
     client.close()
-    assert threading.active_count() == before
+    assert not [thread for thread in made if thread.is_alive()]
     with pytest.raises(RuntimeError, match="closed"):
         client.health()
 
 
 def test_a_forgotten_client_ends_its_thread() -> None:
-    def threads() -> int:
-        return sum(thread.name == "lmscope-client" for thread in threading.enumerate())
-
-    before = threads()
+    before = set(threading.enumerate())
     client = Client("http://127.0.0.1:9")
-    assert threads() == before + 1
+    (thread,) = (each for each in set(threading.enumerate()) - before if each.name == "lmscope-client")
     del client
     gc.collect()
-    assert threads() == before
+    assert not thread.is_alive()

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ COMMANDS = (
     ("steers",), ("steers", "list"), ("steers", "show"), ("steers", "make"), ("steers", "remove"), ("link",),
     ("bench",),
 )  # fmt: skip
-STARTS_S = 60
+STARTS_S = 180
 
 
 @pytest.fixture(autouse=True)
@@ -222,7 +223,7 @@ def job(**changes: Any) -> Job:
 
 @pytest.mark.parametrize("terminal", [True, False])
 async def test_loading_is_shown_until_it_ends(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "LOOK_S", 0.15)
+    monkeypatch.setattr(serving, "LOOK_S", 0.0)
     problem = Problem(type="x", status=500, what="n is broken", why="it has no weights", instead="choose another")
     looks = iter(
         [
@@ -262,9 +263,11 @@ def running(*arguments: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
 
 
 def free_port() -> int:
-    """A port that nobody uses now."""
-    with serving.listen("127.0.0.1", 0) as found:
-        return int(found.getsockname()[1])
+    """A port that nobody uses now, and that the system gives to nobody who asks for any port."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with suppress(serving.CannotServe), serving.listen("127.0.0.1", port):
+            return port
 
 
 def answers(address: str, model: str) -> int:
@@ -296,7 +299,7 @@ def test_one_command_serves_api_and_pages_on_one_port_and_ends_cleanly(tmp_path:
             began = time.monotonic()
             process.send_signal(signal.SIGINT)
             _, rest = process.communicate(timeout=STARTS_S)
-        assert time.monotonic() - began < STARTS_S / 2
+        assert time.monotonic() - began < 30
     assert process.returncode == 0
     assert rest.rstrip().endswith("Stopped.")
     assert "Traceback" not in rest

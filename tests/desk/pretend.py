@@ -46,7 +46,10 @@ def conditions(name: str) -> Conditions:
 
 
 class PretendShelf:
-    """Knows every model but `unknown`; the open ones are in `models`."""
+    """Knows every model but `unknown`; the open ones are in `models`.
+
+    A load stands at step `held_at`, telling of it again and again, until `open` is set.
+    """
 
     def __init__(self, *names: str, steps: int = 3, step_s: float = 0.0) -> None:
         self.models = {name: PretendModel(conditions(name)) for name in names}
@@ -55,6 +58,8 @@ class PretendShelf:
         self.budget = 2**62
         self.steps, self.step_s = steps, step_s
         self.failure: Exception | None = None
+        self.held_at: int | None = None
+        self.open = threading.Event()
 
     def card(self, name: str, revision: str | None = None) -> ModelCard:
         if name == "unknown":
@@ -82,6 +87,8 @@ class PretendShelf:
         for step in range(self.steps):
             progress(f"reading {name}", step, self.steps, "steps")
             time.sleep(self.step_s)
+            while step == self.held_at and not self.open.wait(0.002):
+                progress(f"reading {name}", step, self.steps, "steps")
         if self.failure is not None:
             raise self.failure
         return self.models.setdefault(name, PretendModel(conditions(name)))

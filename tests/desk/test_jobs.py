@@ -26,9 +26,9 @@ async def jobs() -> AsyncIterator[Jobs]:
 
 
 class Steps:
-    """A job of many small steps that can be held up."""
+    """A job of many small steps that can be held up; without a number it outlives every test."""
 
-    def __init__(self, total: int = 1000, pause_s: float = 0.001) -> None:
+    def __init__(self, total: int = 100_000, pause_s: float = 0.001) -> None:
         self.total, self.pause_s = total, pause_s
         self.done = 0
         self.began = threading.Event()

@@ -20,7 +20,7 @@ def never() -> None:
 
 @pytest.fixture
 async def desk(shelf: PretendShelf) -> AsyncIterator[Desk]:
-    desk = Desk(shelf, Limits(wait_s=2), Memory(lambda device: 100))
+    desk = Desk(shelf, Limits(wait_s=60), Memory(lambda device: 100))
     yield desk
     await desk.close()
 
@@ -79,7 +79,7 @@ def test_what_is_given_back_can_be_had_again() -> None:
     memory = Memory(lambda device: 100)
     memory.reserve("cpu", 100, 1, never)
     threading.Timer(0.05, memory.give_back, ("cpu", 100)).start()
-    memory.reserve("cpu", 100, 2, never)
+    memory.reserve("cpu", 100, 60, never)
     memory.give_back("cpu", 100)
     assert memory.free("cpu") == 100
 

@@ -77,7 +77,7 @@ Start = Callable[[], Server]
 
 
 async def until(condition: Callable[[], Any]) -> Any:
-    for _ in range(3000):
+    for _ in range(12000):
         if found := condition():
             return found
         await asyncio.sleep(0.005)
@@ -277,17 +277,19 @@ async def test_what_was_found_so_far_is_shown_recorded_and_gives_way_to_the_resu
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "RECORD_S", 0.0)
-    gate = threading.Event()
+    found, gate = threading.Event(), threading.Event()
 
     def finding(report: Report) -> dict[str, Any]:
         report.publish({"heads": [1]})
         report.publish({"heads": [1, 2]})
+        found.set()
         gate.wait(60)
         return {"heads": [1, 2, 3]}
 
     server = start()
     job = server.jobs.start("test", "finding", finding)
-    await until(lambda: server.jobs.get(job.id).partial == {"heads": [1, 2]})
+    assert await asyncio.to_thread(found.wait, 60)
+    assert server.jobs.get(job.id).partial == {"heads": [1, 2]}
     await server.jobs.recorded()
     assert stored(server, job.id).job.partial == {"heads": [1, 2]}
     gate.set()

@@ -82,6 +82,6 @@ def test_cancelling_ends_it_between_blocks():
 
 def test_a_thousand_orders_of_a_long_text_take_no_time():
     values = torch.randn(500, generator=torch.Generator().manual_seed(1))
-    start = time.process_time()
+    start = time.thread_time()
     by_chance(values, 4, 10, 999)
-    assert time.process_time() - start < 1.5
+    assert time.thread_time() - start < 1.5

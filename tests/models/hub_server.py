@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -47,7 +46,9 @@ class HubServer:
     repositories: dict[str, Repository] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     tokens: set[str | None] = field(default_factory=set)
-    pause_s: float = 0.0
+    sends_at_most: int | None = None
+    """Bytes of a file after which it waits until `open` is set."""
+    open: threading.Event = field(default_factory=threading.Event)
 
     def offer(self, name: str, folder: Path, **changes: Any) -> Repository:
         files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
@@ -97,8 +98,9 @@ def hub_server() -> Iterator[HubServer]:
                 self.send_header(key, value)
             self.end_headers()
             for start in range(0, len(content) if body else 0, 65536):
+                if state.sends_at_most is not None and start >= state.sends_at_most:
+                    state.open.wait(60)
                 self.wfile.write(content[start : start + 65536])
-                time.sleep(state.pause_s)
 
         def _error(self, status: int, code: str) -> None:
             self.send_response(status)
@@ -122,5 +124,6 @@ def hub_server() -> Iterator[HubServer]:
     try:
         yield state
     finally:
+        state.open.set()
         server.shutdown()
         server.server_close()

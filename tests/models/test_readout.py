@@ -58,14 +58,14 @@ def test_blocks_of_states_give_the_models_own_logits(family: str) -> None:
 def test_the_caps_and_scales_tried_here_matter(family: str) -> None:
     model = model_of(family)
     with torch.inference_mode():
-        states_TD = torch.randn(3, 32)
+        states_TD = torch.randn(3, 32, generator=torch.Generator().manual_seed(1))
         bare_TV = model.get_output_embeddings()(states_TD)
         assert not torch.allclose(ReadOut(model)(states_TD), bare_TV, atol=1e-3)
 
 
 def test_a_read_out_that_differs_is_refused_with_the_number() -> None:
     read = ReadOut(model_of("llama"))
-    states_TD = torch.randn(3, 32)
+    states_TD = torch.randn(3, 32, generator=torch.Generator().manual_seed(1))
     wrong_TV = read(states_TD) + 0.5
     with pytest.raises(CannotShow, match="differ by"):
         read.check(states_TD, wrong_TV)

@@ -59,7 +59,8 @@ def test_a_sign_is_no_choice_of_whoever_made_the_steer():
 def test_rank_one_has_one_direction_and_no_second_axis_and_zero_has_none():
     loaded = tiny.loaded("llama")
     loaded.vectors = made = Made(loaded)
-    made.steers[ONE] = SteerMatrix(torch.randn(32, 1), torch.randn(1, 32))
+    dice = torch.Generator().manual_seed(1)
+    made.steers[ONE] = SteerMatrix(torch.randn(32, 1, generator=dice), torch.randn(1, 32, generator=dice))
     answer = inside(loaded)
     assert (answer.rank, len(answer.dimensions)) == (1, 1)
     assert answer.dimensions[0].share == pytest.approx(1)

@@ -435,13 +435,13 @@ def test_a_text_as_long_as_the_context_fits() -> None:
 def test_a_megabyte_is_answered_in_a_moment(make: Make, text: str) -> None:
     tokenizer = make()
     one_word = make is spellers.word_pieces and text[1] == "a"
-    began = time.monotonic()
+    began = time.thread_time()
     if one_word:
         assert len(read(tokenizer, text=text).ids) == 3
     else:
         with pytest.raises(TooLong):
             read(tokenizer, text=text)
-    assert time.monotonic() - began < 8
+    assert time.thread_time() - began < 8
 
 
 def test_an_id_beyond_the_models_embedding_is_refused() -> None:

@@ -151,7 +151,7 @@ def printed(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) 
     )
     run = subprocess.run(
         [sys.executable, "-W", "error::SyntaxWarning", "-c", driver, str(place)],
-        capture_output=True, text=True, cwd=place, timeout=120,
+        capture_output=True, text=True, cwd=place, timeout=600,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr[-3000:]
     return dict(zip(CASES, run.stdout.split("#####\n")[1:], strict=True))

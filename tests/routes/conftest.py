@@ -1,5 +1,6 @@
 """The application over tiny open models, asked in process."""
 
+import threading
 from collections.abc import AsyncIterator
 
 import httpx
@@ -36,6 +37,7 @@ def tiny_shelf() -> TinyShelf:
 @pytest.fixture
 def shelf(tiny_shelf: TinyShelf) -> TinyShelf:
     tiny_shelf.models.clear()
+    tiny_shelf.step_s, tiny_shelf.held_at, tiny_shelf.open = 0.0, None, threading.Event()
     tiny_shelf.models["tiny-llama"] = tiny_shelf.tiny["tiny-llama"]
     return tiny_shelf
 

@@ -159,7 +159,9 @@ ANYTHING = st.recursive(
 
 
 @given(anything=ANYTHING)
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 async def test_no_json_at_all_breaks_it(client: httpx.AsyncClient, anything: Any) -> None:
     for body in (anything, {"view": anything}, {"view": {"model": "tiny-llama", "text": "a", "edits": anything}}):
         response = await asked(client, json.dumps(body).encode())

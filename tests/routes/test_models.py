@@ -22,23 +22,22 @@ async def test_the_shelf_is_listed(client: httpx.AsyncClient) -> None:
 
 
 async def test_loading_is_a_job_that_two_asks_share(client: httpx.AsyncClient, shelf: PretendShelf) -> None:
-    shelf.step_s = 0.02
+    shelf.held_at = 0
     asks = [await client.post("models", json={"model": "tiny-gpt2"}) for _ in range(2)]
     assert [ask.status_code for ask in asks] == [202, 202]
     first, second = (Job.model_validate_json(ask.content) for ask in asks)
     assert first.id == second.id
+    shelf.open.set()
     assert (await ended(client, first)).result == {"model": "tiny-gpt2", "revision": ""}
     assert Job.model_validate(next(iter((await client.get("jobs")).json()))).id == first.id
-    shelf.step_s = 0.0
 
 
 async def test_a_load_can_be_cancelled(client: httpx.AsyncClient, shelf: PretendShelf) -> None:
-    shelf.step_s = 0.1
+    shelf.held_at = 0
     job = Job.model_validate_json((await client.post("models", json={"model": "tiny-gpt2"})).content)
     assert (await client.delete(f"jobs/{job.id}")).status_code == 200
     assert (await ended(client, job)).state == "cancelled"
     assert "tiny-gpt2" not in shelf.models
-    shelf.step_s = 0.0
 
 
 async def test_unloading_puts_a_model_away(client: httpx.AsyncClient, shelf: PretendShelf) -> None:

@@ -12,6 +12,7 @@ from backend.schema import EffectsAnswer, EffectsAsk, Job
 from backend.settings import Settings
 from backend.store import StoredJob, open_store
 from backend.studies import effects
+from backend.studies.asking import OnModel
 
 TAB = "7f8b0d52-6d3c-4d0a-9d3b-1f4f3a6d2c11"
 VIEW = {"model": "tiny-llama", "text": "The cat sat on the mat."}
@@ -97,12 +98,13 @@ async def test_a_cancelled_study_stops_within_its_batch_and_keeps_what_it_found(
     assert answer.status_code == 200, "the model is free again"
 
 
-async def test_a_question_of_somebody_else_does_not_wait_for_a_whole_study(client, slowly):
+async def test_a_question_of_somebody_else_does_not_wait_for_a_whole_study(app, client, slowly):
     begun, let = slowly
     job = await started(client)
     await begun.wait()
     asking = asyncio.create_task(client.post("/tokens", json={"view": VIEW | {"text": "A dog."}}))
-    await asyncio.sleep(0.05)
+    while app.state.house.desk.asking()["tiny-llama"] < 2:  # the batch that is held, and the question behind it
+        await asyncio.sleep(0.005)
     let.release()
     assert (await asking).status_code == 200, "after one batch, while the next is held"
     now = (await client.get(f"/jobs/{job['id']}")).json()
@@ -128,13 +130,19 @@ async def test_what_was_found_so_far_is_shown_with_the_rest_missing(client, slow
     assert seen == sorted(seen)
 
 
-async def test_the_same_study_of_the_same_tab_runs_once_and_of_another_tab_for_itself(client, slowly):
-    begun, let = slowly
+async def test_the_same_study_of_the_same_tab_runs_once_and_of_another_tab_for_itself(client, monkeypatch):
+    """Studies stand before their first question: held in it, they would keep the model from what a start asks."""
+    let, patiently = asyncio.Event(), OnModel.patiently
+
+    async def held(self, *args):
+        await let.wait()
+        return await patiently(self, *args)
+
+    monkeypatch.setattr(OnModel, "patiently", held)
     asking = [asyncio.create_task(started(client)) for _ in range(2)]
     theirs = asyncio.create_task(client.post("/trace/effects", json={"view": VIEW}))
     (one, two), other = await asyncio.gather(*asking), (await theirs).json()
-    await begun.wait()
-    let.release(1000)
+    let.set()
     assert one["id"] == two["id"] != other["id"]
     assert (await ended(client, one["id"]))["state"] == (await ended(client, other["id"]))["state"] == "done"
 

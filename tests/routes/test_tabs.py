@@ -11,7 +11,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.routing import _PING_INTERVAL
 
-from backend.schema import TabEvent
+from backend.schema import Job, TabEvent
 from lmscope.transport import InProcess
 from tests.desk.pretend import Gate, states
 from tests.routes.test_questions import gate, post  # noqa: F401
@@ -40,6 +40,11 @@ async def event_of(lines: AsyncIterator[str]) -> TabEvent:
     return TabEvent.model_validate(await asyncio.wait_for(read(), 60))
 
 
+async def load_of(lines: AsyncIterator[str], id: str) -> Job | None:
+    """The job in the next event; none in what was told before it began."""
+    return next((job for job in (await event_of(lines)).jobs if job.id == id), None)
+
+
 async def test_a_tab_follows_its_question_and_leaving_stops_it(live: httpx.AsyncClient, gate: Gate) -> None:  # noqa: F811
     tab = str(uuid4())
     async with live.stream("GET", f"tabs/{tab}/events") as stream:
@@ -56,17 +61,18 @@ async def test_a_tab_follows_its_question_and_leaving_stops_it(live: httpx.Async
 
 
 async def test_a_tab_hears_of_loads(live: httpx.AsyncClient, shelf: Any) -> None:
-    shelf.step_s = 0.25
+    shelf.held_at = 1
     async with live.stream("GET", f"tabs/{uuid4()}/events") as stream:
         lines = stream.aiter_lines()
         await event_of(lines)
         job = (await live.post("models", json={"model": "tiny-gpt2"})).json()["id"]
-        seen = [next(one for one in (await event_of(lines)).jobs if one.id == job)]
-        while seen[-1].state != "done":
-            seen.append(next(one for one in (await event_of(lines)).jobs if one.id == job))
-    assert {one.state for one in seen} >= {"running", "done"}
-    assert any(0 < one.done < (one.total or 0) for one in seen)
-    shelf.step_s = 0.0
+        while (seen := await load_of(lines, job)) is None or seen.done < 1:
+            pass
+        assert (seen.state, seen.done, seen.total) == ("running", 1, 3)
+        shelf.open.set()
+        while (seen := await load_of(lines, job)) is None or seen.state == "running":
+            pass
+        assert seen.state == "done"
 
 
 async def test_a_tab_is_a_uuid(live: httpx.AsyncClient) -> None:

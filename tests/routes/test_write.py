@@ -80,7 +80,7 @@ async def test_what_cannot_be_written_is_refused_in_words_on_both_routes(client:
         assert answer.json()["instead"]
 
 
-async def test_a_client_that_leaves_stops_the_writing_within_a_token(asking: AsyncClient, monkeypatch):
+async def test_a_client_that_leaves_stops_the_writing_within_a_token(app: FastAPI, asking: AsyncClient, monkeypatch):
     run, steps = forward.run, 0
 
     def counted(*args, **options):
@@ -93,15 +93,23 @@ async def test_a_client_that_leaves_stops_the_writing_within_a_token(asking: Asy
     async with aclosing(asking.write_stream(VIEW.model_copy(update={"sampling": Sampling(tokens=100)}))) as events:
         for _ in range(3):
             await anext(events)
-    await asyncio.sleep(0.05)
+    (lane,) = app.state.house.desk._lanes
+    while lane.written:
+        await asyncio.sleep(0.005)
     at = steps
     assert at < 90
     await asyncio.sleep(0.1)
-    assert steps <= at + 1
+    assert steps == at
 
 
-async def test_stop_ends_a_stream_with_the_reason(asking: AsyncClient):
-    seen = 0
+async def test_stop_ends_a_stream_with_the_reason(asking: AsyncClient, monkeypatch):
+    run, seen = forward.run, 0
+
+    def slowly(*args, **options):
+        time.sleep(0.02)  # a hundred tokens take longer than stopping
+        return run(*args, **options)
+
+    monkeypatch.setattr(forward, "run", slowly)
 
     async def read() -> None:
         nonlocal seen

@@ -67,6 +67,6 @@ def test_what_is_said_is_short_and_can_be_printed() -> None:
 
 def test_many_wrong_rows_are_said_in_a_moment() -> None:
     found = [{"type": "float_type", "loc": ("rows", row, "label"), "msg": "", "ctx": {}} for row in range(20_000)]
-    began = time.process_time()
+    began = time.thread_time()
     assert said(found).endswith("; and 19,997 more")
-    assert time.process_time() - began < 3
+    assert time.thread_time() - began < 3

@@ -98,7 +98,9 @@ noted = st.builds(
 
 
 @given(st.lists(noted, max_size=6))
-@tuned(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@tuned(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 def test_what_is_exported_and_imported_is_the_same(tmp_path_factory: pytest.TempPathFactory, given: list[Note]) -> None:
     first, second = (open_store("sqlite://", tmp_path_factory.mktemp("none")) for _ in range(2))
     for each in given:

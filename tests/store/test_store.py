@@ -320,7 +320,7 @@ JOBS = st.builds(
 )  # fmt: skip
 
 
-@tuned(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@tuned(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(st.builds(StoredJob, JOBS, JSON, st.integers(0, 9), st.booleans()))
 def test_what_is_written_is_read(opened: Open, stored: StoredJob) -> None:
     store = _only(opened)

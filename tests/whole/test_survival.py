@@ -66,11 +66,11 @@ async def test_an_unloaded_model_takes_its_thread_with_it_and_comes_back_when_as
     (thread,) = [thread for thread in threading.enumerate() if thread.name == named]
     del thread
     await client.unload(view.model)
-    gc.collect()
-    for _ in range(3000):
-        await asyncio.sleep(0.01)
+    for _ in range(600):
+        gc.collect()
         if named not in {thread.name for thread in threading.enumerate()}:
             break
+        await asyncio.sleep(0.05)
     assert named not in {thread.name for thread in threading.enumerate()}
     assert (await client.tokens(view)).ids
 

@@ -1,6 +1,7 @@
 """Backend and pages as docker-compose starts them: two processes, its environment, a key, and pages without torch."""
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,6 @@ import pytest
 from backend.schema import HeadAsk, OverviewAsk
 from frontend.pages.attention import ids
 from frontend.parts import ids as shell
-from lmscope import serving
 from tests import compose
 from tests.processes import Pair, asked, pair
 
@@ -83,12 +83,11 @@ def test_pages_with_another_key_than_the_backend_say_so(two: Pair) -> None:
 def test_the_health_check_knows_life_from_death(two: Pair, name: str) -> None:
     command = compose.services()[name]["healthcheck"]["test"][1:]
     address = two.pages if name == "frontend" else two.backend
-    with serving.listen("127.0.0.1", 0) as dead:
-        ports = (address.rpartition(":")[2], str(dead.getsockname()[1]))
     codes = []
-    for port in ports:
-        probe = [sys.executable, *command[1:]]
-        checked = subprocess.run(probe, env=os.environ | {"LMSCOPE_PORT": port}, stderr=subprocess.PIPE, check=False)
-        codes.append(checked.returncode)
+    with socket.socket() as dead:
+        dead.bind(("127.0.0.1", 0))  # nobody listens there, and nobody else may while it is held
+        for port in (address.rpartition(":")[2], str(dead.getsockname()[1])):
+            probe, settings = [sys.executable, *command[1:]], os.environ | {"LMSCOPE_PORT": port}
+            codes.append(subprocess.run(probe, env=settings, stderr=subprocess.PIPE, check=False).returncode)
     assert codes[0] == 0
     assert codes[1] != 0
