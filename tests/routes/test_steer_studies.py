@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from backend.app import create_app
+from backend.desk.running import Reporting
 from backend.measure.array import from_array, to_array
 from backend.models.continuations import neutral_prompts
 from backend.models.examples import split
@@ -137,16 +138,22 @@ async def test_two_steers_are_measured_over_the_grid_and_a_direction_may_be_one(
 
 async def test_points_appear_before_the_end_and_others_ask_meanwhile(client, sent, monkeypatch):
     monkeypatch.setattr(study, "PUBLISH_S", 0)
+    publish, seen = Reporting.publish, list[tuple[int, int]]()
+
+    def published(self: Reporting, partial: dict[str, Any]) -> None:
+        publish(self, partial)
+        point = Sweep.model_validate(partial).points[2]
+        seen.append((point.perplexity.n, len(point.samples)))
+
+    monkeypatch.setattr(Reporting, "publish", published)
     job = (await client.post("/steers/sweep", json=asked(sent))).json()
-    seen: list[tuple[int, int]] = []
-    asked_meanwhile = 0
+    shown = asked_meanwhile = 0
     while (now := (await client.get(f"/jobs/{job['id']}")).json())["state"] in ("queued", "running"):
-        if now["partial"] is not None:
-            point = Sweep.model_validate(now["partial"]).points[2]
-            seen.append((point.perplexity.n, len(point.samples)))
+        shown += now["partial"] is not None
         assert (await client.post("/tokens", json={"view": VIEW | {"text": "A dog."}})).status_code == 200
         asked_meanwhile += 1
     assert now["state"] == "done"
+    assert shown
     assert seen == sorted(seen), "more texts, then more continuations"
     assert any(0 < texts < 40 for texts, _ in seen)
     assert any(0 < samples < 8 for _, samples in seen)
