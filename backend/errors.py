@@ -6,6 +6,7 @@ LmscopeError
 │   ├── TooLong            422 too-long            more tokens than the context, or than this server allows
 │   ├── TooLarge           413 too-large           a body, an answer or a map beyond a limit
 │   └── CannotShow         422 cannot-show         the model has no such part; says why
+│       └── SeveralTokens  422 several-tokens      some words are no single token; they can be left out
 ├── NotFound               404 not-found
 │   ├── UnknownModel       404 unknown-model
 │   ├── UnknownJob         404 unknown-job
@@ -83,6 +84,10 @@ class TooLarge(BadQuestion):
 
 class CannotShow(BadQuestion):
     type = "cannot-show"
+
+
+class SeveralTokens(CannotShow):
+    type = "several-tokens"
 
 
 class NotFound(LmscopeError):

@@ -77,8 +77,8 @@ class _Searched:
 
 
 def lookup(loaded: Loaded, ask: ConceptAsk, limits: Limits, cancel: Cancel | None = None) -> ConceptAnswer:
-    """The vectors near a concept. Raises `CannotShow` for a word that is no single token, unless such are left out, for
-    words of which none is, and where no group can be.
+    """The vectors near a concept. Raises `SeveralTokens` for a word that is no single token, unless such are left out;
+    `CannotShow` for words of which none is, and where no group can be.
     """
     spelled, left_out = spellings_of(
         loaded.tokenizer, ask.words, loaded.anatomy.shape.vocabulary, leave_out=ask.leave_out

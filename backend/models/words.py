@@ -69,7 +69,7 @@ def spellings_of(
             missing.append(_pieces(tokenizer, spelling, word, vocabulary))
     offered = found and leave_out is not None
     if missing and not (found and leave_out):
-        raise errors.CannotShow(
+        raise (errors.SeveralTokens if offered else errors.CannotShow)(
             "There is no value to find for " + ("this word" if len(missing) == 1 else "these words"),
             "a search goes by single tokens, and " + "; ".join(missing),
             "Search for one of the pieces, for another form of the word, or for a synonym"

@@ -191,6 +191,8 @@ class Focus(Frozen):
     """Weights: the smallest overlap that is listed."""
     concept: Annotated[str, Field(max_length=2000)] = ""
     """Weights: words of a concept that is looked up, with commas between them."""
+    leave_out: bool = False
+    """Weights: words of the concept that are no single token are left out, which is said; else they are refused."""
     among: Literal["values", "keys", "v", "o", "q", "k"] = "values"
     """Weights: what of it is shown: of feed-forward units, or single vectors of heads."""
     inverse: Literal["transpose", "pseudo"] = "transpose"

@@ -4,7 +4,7 @@
   const lmscope = (window.lmscope = window.lmscope || {});
   const weights = lmscope.weights;
   const { place, focus, fixed, file, there, wordsOf } = weights;
-  const { few, notes, tools } = lmscope.panelParts;
+  const { few, tools } = lmscope.panelParts;
   const AMONG = [["values", "values", "What feed-forward units write"], ["keys", "keys", "What feed-forward units read"], ["v", "W_V", "What single coordinates of heads read"], ["o", "W_O", "What single coordinates of heads write"], ["q", "W_Q", "What single coordinates of heads look with"], ["k", "W_K", "What single coordinates of heads are looked at by"]];
   const EXAMPLES = ["cm, kg, inches", "python, java, javascript", "Monday, Tuesday, Friday", "she, her, woman"];
   const LIMIT = 30; // of each kind
@@ -14,7 +14,7 @@
 
   function ask(view) {
     const words = wordsOf(view.focus.concept);
-    if (words.length) lookup.send({ model: view.model, revision: view.revision, words, reading: view.focus.reads, limit: LIMIT });
+    if (words.length) lookup.send({ model: view.model, revision: view.revision, words, leave_out: view.focus.leave_out, reading: view.focus.reads, limit: LIMIT });
   }
 
   function start() {
@@ -23,13 +23,16 @@
     drawn = null;
     const input = h("input", { type: "text", id: "weights-concept", maxlength: 2000, placeholder: EXAMPLES[0], spellcheck: "false", autocomplete: "off" });
     const among = lmscope.panel.segmented("weights-among", "Shown", AMONG, (value) => focus({ among: value }));
+    const leaveOut = lmscope.panel.check("Leave out words of several tokens", "A concept is made of single tokens: another word refuses the question, or is left out and named", (leave_out) => focus({ leave_out }));
     const submit = (event) => {
       event.preventDefault();
       focus({ concept: input.value });
     };
     const examples = h("span.weights-examples", {}, "Try ", EXAMPLES.map((each) => h("button.link", { type: "button", onclick: () => focus({ concept: each }) }, each)));
-    place("weights-lookup-form").replaceChildren(h("form.value-form", { onsubmit: submit }, h("label", { for: "weights-concept" }, "Words, with commas between them"), input, among.element, h("button.link", { type: "submit" }, "Look up"), examples));
-    fields = { input, among };
+    place("weights-lookup-form").replaceChildren(h("form.value-form", { onsubmit: submit }, h("label", { for: "weights-concept" }, "Words, with commas between them"), input, among.element, leaveOut.element, h("button.link", { type: "submit" }, "Look up"), examples));
+    // The style sheet shows it where a refusal can be answered so (weights.css).
+    place("weights-lookup-offer").replaceChildren(h("button", { type: "button", onclick: () => focus({ leave_out: true }) }, "Leave it out"));
+    fields = { input, among, leaveOut };
     place("weights-lookup-tools").replaceChildren(...tools("what was found", () => [["CSV", csv], ["JSON of the answer", () => there(lookup.answer()) && lmscope.download.json(file("lookup") + ".json", lookup.answer())]], () => lookup.form() && weights.code([["concept", lookup.form()]]), about));
   }
 
@@ -60,6 +63,7 @@
     const { h } = lmscope.dom;
     if (document.activeElement !== fields.input) fields.input.value = view.focus.concept;
     fields.among.show(view.focus.among);
+    fields.leaveOut.show(view.focus.leave_out);
     const answer = view.focus.concept ? lookup.answer() : null;
     const target = place("weights-lookup-place");
     target.classList.toggle("stale", !answer && Boolean(target.children.length));
@@ -67,9 +71,10 @@
     drawn = JSON.stringify([lookup.form(), view.focus.among]);
     const group = groupOf(answer, view.focus.among);
     const spelled = answer.spellings.map(({ text }) => "“" + text + "”").join(", ");
-    place("weights-lookup-note").textContent = group.why ? "Not searched: " + group.why : "The mean of " + spelled + " among " + group.searched.toLocaleString("en") + " " + AMONG.find(([value]) => value === group.among)[1] + (group.among === "values" || group.among === "keys" ? "." : " vectors.");
+    const searched = group.why ? "Not searched: " + group.why : "The mean of " + spelled + " among " + group.searched.toLocaleString("en") + " " + AMONG.find(([value]) => value === group.among)[1] + (group.among === "values" || group.among === "keys" ? "." : " vectors.");
+    place("weights-lookup-note").textContent = [searched, ...answer.notices.map(lmscope.dom.sentence)].join(" ");
     const row = (one) => h("tr", {}, h("th", { scope: "row" }, h("button.link", { type: "button", onclick: () => open(one, group.among) }, nameOf(one))), h("td", {}, few(one.ends.highest)), h("td", {}, few(one.ends.lowest)), h("td", {}, fixed(one.score, answer)), h("td", {}, one.cosine.toFixed(3).replace("-", "−")));
-    target.replaceChildren(h("table.weights-pairs.of-words", {}, h("thead", {}, h("tr", {}, ["where", "highest words", "lowest words", "dot product", "cosine"].map((text) => h("th", { scope: "col" }, text)))), h("tbody", {}, group.found.map(row))), ...notes(answer.notices));
+    target.replaceChildren(h("table.weights-pairs.of-words", {}, h("thead", {}, h("tr", {}, ["where", "highest words", "lowest words", "dot product", "cosine"].map((text) => h("th", { scope: "col" }, text)))), h("tbody", {}, group.found.map(row))));
   }
 
   weights.lookup = { answer: lookup.answer };

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from backend.schema import HeadWeightsAsk, LineAsk, OverlapsAsk, PairsAsk, Problem, ValueAsk
+from backend.schema import ConceptAsk, HeadWeightsAsk, LineAsk, OverlapsAsk, PairsAsk, Problem, ValueAsk
 from frontend.app import create_app
 from frontend.settings import Settings
 from tests.browser.conftest import Fake, Served, Watched, eventually, wait_for_address
 from tests.browser.fake import FakeClient
 from tests.browser.made_up import link
 from tests.browser.test_accessible import faults, settled
-from tests.figures import made_up_weights
+from tests.figures import made_up_values, made_up_weights
 
 pytestmark = pytest.mark.browser
 MODEL, TEXT = "smollm2-135m-instruct", "The capital of France is"
@@ -141,6 +141,39 @@ def test_a_word_units_and_a_concept_are_asked_about_and_copied_as_python(watched
     eventually(page, lambda: asked(made, ValueAsk)[-1].unit == 5)
     settled(page)
     assert faults(page) == {}
+
+
+def test_a_word_of_several_tokens_can_be_left_out_where_it_is_refused_and_the_link_keeps_it(
+    watched: Watched, made: Fake
+) -> None:
+    page = show(watched, made)
+    offer = page.get_by_role("button", name="Leave it out")
+    concept = page.locator("#weights-concept")
+    concept.fill(f"inch, {made_up_values.LONG}")
+    concept.press("Enter")
+    expect(page.locator("#weights-lookup-notice")).to_contain_text("is 3 tokens")
+    expect(offer).to_be_visible()
+    settled(page)
+    assert faults(page) == {}
+    offer.click()
+    expect(page.locator("#weights-lookup-note")).to_contain_text(f"{made_up_values.LEFT_OUT}.")
+    expect(page.locator("#weights-lookup-notice > *")).to_have_count(0)
+    expect(offer).to_be_hidden()
+    expect(page.get_by_label("Leave out words of several tokens")).to_be_checked()
+    last = asked(made, ConceptAsk)[-1]
+    assert (last.words, last.leave_out) == (("inch", made_up_values.LONG), True)
+    page.locator("#weights-lookup-tools").get_by_label("as Python").click()
+    expect(page.locator("#code-dialog code").first).to_contain_text("leave_out=True")
+    page.keyboard.press("Escape")
+
+    wait_for_address(page)
+    page.reload()
+    expect(page.get_by_label("Leave out words of several tokens")).to_be_checked()
+    expect(page.locator("#weights-lookup-note")).to_contain_text(f"{made_up_values.LEFT_OUT}.")
+    settled(page)
+    assert faults(page) == {}
+    page.get_by_label("Leave out words of several tokens").uncheck(force=True)
+    expect(offer).to_be_visible()
 
 
 def test_a_refusal_stands_where_it_happened_and_the_rest_goes_on(watched: Watched, made: Fake) -> None:

@@ -15,6 +15,7 @@ from backend.schema import (
     LookupAnswer,
     LookupAsk,
     Near,
+    Problem,
     SearchAnswer,
     SearchAsk,
     Similar,
@@ -23,6 +24,7 @@ from backend.schema import (
     ValueAsk,
     WordSpelling,
 )
+from lmscope.client import Refused
 from tests.figures.answers import CONDITIONS, VOCABULARY, packed
 
 LAYERS, UNITS = 4, 48
@@ -94,8 +96,20 @@ def lookup(ask: LookupAsk) -> LookupAnswer:
                         words=WORDS, about="The concept is a mean.")  # fmt: skip
 
 
+LONG = "centimetre"
+LEFT_OUT = f"Left out: “{LONG}” is 3 tokens"
+
+
 def concept(ask: ConceptAsk) -> ConceptAnswer:
-    """The same values in each group of units; coordinates in the others, but for keys of heads, which it has not."""
+    """The same values in each group of units; coordinates in the others, but for keys of heads, which it has not.
+
+    One word is no single token: it is refused, or left out.
+    """
+    if LONG in ask.words and not ask.leave_out:
+        raise Refused(
+            Problem(type="several-tokens", status=422, what="There is no value to find for this word",
+                    why=f"a search goes by single tokens, and “{LONG}” is 3 tokens", instead="leave it out")
+        )  # fmt: skip
     found = lookup(LookupAsk(model=ask.model, words=ask.words, limit=ask.limit))
     units = tuple(
         Near(layer=one.unit.layer, unit=one.unit.unit, score=one.score, cosine=0.25, ends=one.ends)
@@ -112,4 +126,5 @@ def concept(ask: ConceptAsk) -> ConceptAnswer:
         for name in ask.among
     )
     return ConceptAnswer(conditions=CONDITIONS, reading=ask.reading, spellings=found.spellings, groups=groups,
-                         words=WORDS, about=found.about)  # fmt: skip
+                         words=WORDS, about=found.about,
+                         notices=(LEFT_OUT,) if LONG in ask.words else ())  # fmt: skip

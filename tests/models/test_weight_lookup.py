@@ -72,7 +72,7 @@ def test_a_word_of_several_tokens_refuses_the_question_or_is_left_out_where_this
     """Left out, the others alone are the concept; where none is left the question is refused either way."""
     loaded = SHARED["llama"]
     ask = ConceptAsk(model="x", words=("the", "thecat"), among=("values",))
-    with pytest.raises(errors.CannotShow, match="“thecat” is 2 tokens: the · cat") as refused:
+    with pytest.raises(errors.SeveralTokens, match="“thecat” is 2 tokens: the · cat") as refused:
         weight_lookup.lookup(loaded, ask, LIMITS)
     assert "“the”" not in refused.value.why
     assert "leave_out" in refused.value.instead
@@ -83,6 +83,7 @@ def test_a_word_of_several_tokens_refuses_the_question_or_is_left_out_where_this
     with pytest.raises(errors.CannotShow, match="2 tokens") as refused:
         weight_lookup.lookup(loaded, ask.model_copy(update={"words": ("thecat",), "leave_out": True}), LIMITS)
     assert "leave_out" not in refused.value.instead
+    assert refused.value.problem().type == "cannot-show"  # nothing would be left
 
 
 def test_a_refused_word_names_its_forms_that_are_one_token():

@@ -16,6 +16,7 @@ def panel() -> html.Section:
             title("Look up a concept", "weights-lookup"),
             html.Div(id="weights-lookup-form"),
             notice_place(ids.LOOKUP.notice),
+            html.Div(id="weights-lookup-offer"),
             html.P(id="weights-lookup-note", className="note"),
             scrolls("weights-lookup-place", "Nearest to the concept"),
         ],
