@@ -130,7 +130,7 @@ def test_a_word_units_and_a_concept_are_asked_about_and_copied_as_python(watched
     expect(page.locator("#weights-units-note")).to_contain_text("of 30 layers reach this overlap")
     expect(rows.first.locator("th")).to_have_text("L0U0")  # the largest overlap of all layers
 
-    page.get_by_role("button", name="cm, kg, inches").click()
+    page.get_by_role("button", name="rain, snow, wind, storm").click()
     expect(page.locator("#weights-lookup-place tbody tr")).to_have_count(12)
     page.locator("input[name=weights-among][value=k]").check(force=True)
     expect(page.locator("#weights-lookup-note")).to_have_text("Not searched: W_K is not known.")
