@@ -64,7 +64,7 @@ def wait_for_function(page: Page, expression: str, *, arg: Any = None, timeout: 
         except Error as error:  # between two documents there is nothing to ask
             held = 0
             refusal = f": {error.message}"
-        page.wait_for_timeout(20)
+        page.wait_for_timeout(10 if held else 20)
     raise TimeoutError(f"it never came true: {expression}{refusal}")
 
 
