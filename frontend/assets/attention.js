@@ -26,7 +26,7 @@
     grid = new lmscope.grid.Grid(place("grid"), { open: (heads) => focus({ heads }), hover: lmscope.gridPanel.card });
     controls();
     lmscope.panel.measure();
-    unsubscribe = lmscope.view.subscribe((view) => (place("attention-page") ? look(view) : leave()));
+    unsubscribe = lmscope.view.subscribe((view) => (lmscope.view.isAt("attention-page") ? look(view) : leave()));
     return true;
   }
 

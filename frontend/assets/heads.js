@@ -17,7 +17,7 @@
     controls();
     lmscope.headsWeights.start(fill);
     lmscope.panel.measure();
-    unsubscribe = lmscope.view.subscribe((view) => (place("heads-page") ? look(view) : leave()));
+    unsubscribe = lmscope.view.subscribe((view) => (lmscope.view.isAt("heads-page") ? look(view) : leave()));
     return true;
   }
 

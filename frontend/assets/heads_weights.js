@@ -5,7 +5,7 @@
   const place = (id) => document.getElementById(id);
   const NAMES = { largest: "σ₁", first: "share of σ₁", rank: "effective rank", copying: "copying", same: "same token" };
   const READINGS = [["folded", "Folded"], ["raw", "Raw"]];
-  const page = { isOpen: () => Boolean(place("heads-page")), turn: () => 0, again: () => show() };
+  const page = { isOpen: () => lmscope.view.isAt("heads-page"), turn: () => 0, again: () => show() };
   let job = null;
   let reads = null;
   let fill = () => {}; // fills the table again

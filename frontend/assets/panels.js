@@ -41,7 +41,7 @@
       each("anew");
       each("start", given);
       lmscope.panel.measure();
-      unsubscribe = lmscope.view.subscribe((view) => (place(id) ? (each("retry"), look(view)) : leave()));
+      unsubscribe = lmscope.view.subscribe((view) => (lmscope.view.isAt(id) ? (each("retry"), look(view)) : leave()));
       resizing = new ResizeObserver(() => again());
       resizing.observe(place(sized));
       return true;
@@ -56,7 +56,7 @@
       unsubscribe = resizing = null;
     }
 
-    const isOpen = () => Boolean(unsubscribe && place(id) && lmscope.view.get());
+    const isOpen = () => Boolean(unsubscribe && lmscope.view.isAt(id) && lmscope.view.get());
     const again = () => isOpen() && look(lmscope.view.get());
     const retry = () => isOpen() && each("retry");
 

@@ -148,6 +148,9 @@
     return config().instruments.includes(name) ? name : config().instruments[0];
   }
 
+  /** Whether the page of this id is the one of the address, and in the document: another page may still be on its way. */
+  const isAt = (id) => id === instrument() + "-page" && document.getElementById(id) !== null;
+
   const address = (name, hash) => config().path + name + hash;
 
   function write(push, name) {
@@ -186,9 +189,20 @@
     return { ...full, focus: clone(config().view.focus), sampling: clone(config().view.sampling), edits: full.edits.filter((edit) => edit.on) };
   }
 
+  /** A listener that fails takes the view from nobody else; the browser's console has what failed. */
+  function tell() {
+    for (const listener of listeners) {
+      try {
+        listener(view);
+      } catch (error) {
+        reportError(error);
+      }
+    }
+  }
+
   function publish(again) {
     if (held !== null && held !== keyOf(view)) release();
-    for (const listener of listeners) listener(view);
+    tell();
     window.dash_clientside.set_props("view", { data: view });
     if (held !== null) return again ? askFirst() : undefined;
     const question = questionOf(view);
@@ -228,7 +242,7 @@
     if (replaceTimer) write(false, instrument()); // the address keeps what was there before the hand
     moving = true;
     view = next;
-    for (const listener of listeners) listener(view);
+    tell();
   }
 
   /** Ask the same question again: after an error, or when the server is back. */
@@ -335,5 +349,5 @@
     openAddress();
   }
 
-  lmscope.view = { get, update, ask, go, subscribe, start, pack, unpack, open, allow, isHeld: () => held !== null, isMoving: () => moving, canonical, compact, whole, instrument, example, written: () => writing, LinkError };
+  lmscope.view = { get, update, ask, go, subscribe, start, pack, unpack, open, allow, isHeld: () => held !== null, isMoving: () => moving, canonical, compact, whole, instrument, isAt, example, written: () => writing, LinkError };
 })();

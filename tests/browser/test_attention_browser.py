@@ -564,6 +564,18 @@ def test_going_away_and_back_draws_again(made: Fake, watched: Watched) -> None:
     assert watched.errors == []
 
 
+def test_a_page_that_was_left_draws_nothing_into_the_next_one_of_its_name(made: Fake, watched: Watched) -> None:
+    """Back may put the page into the document a moment before it is started anew."""
+    page = show(watched, made, focus=HEAD)
+    opened(page, "5.3")
+    page.get_by_role("link", name="Heads").click()
+    expect(page.locator("#heads-figure .js-plotly-plot")).to_be_visible()
+    page.evaluate("document.body.append(Object.assign(document.createElement('div'), {id: 'attention-page'}))")
+    page.evaluate("lmscope.view.update({focus: {token: 1}})")
+    expect(page.locator('.chip[aria-selected="true"]')).to_have_text("Mary")
+    assert watched.errors == []
+
+
 def test_a_whole_question_through_both_applications(whole: Whole, watched: Watched) -> None:
     """A real (tiny) model: a head is switched off, the layers before it do not change, one after it does."""
     model = next(name for kind, name in whole.names.items() if "llama" in kind)

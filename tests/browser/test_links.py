@@ -141,6 +141,20 @@ def test_a_damaged_link_says_so_and_shows_the_example(calm: Fake, watched: Watch
         damage_is_said(page, name)
 
 
+def test_a_part_of_the_page_that_fails_takes_the_link_from_nobody(calm: Fake, watched: Watched) -> None:
+    page = watched.open(calm.url)
+    page.evaluate("""() => {
+        let isReady = false;
+        lmscope.view.subscribe(() => { if (isReady) throw new Error("a part that fails"); });
+        isReady = true;
+    }""")
+    page.evaluate("hash => { location.hash = hash; }", VIEWS[3].link().split("/attention")[1])
+    page.wait_for_function("lmscope.view.get().text === 'One two three four five'")
+    expect(page.locator("[role=option]")).to_have_count(5)
+    expect(page.locator("#link-notice .notice")).to_have_count(0)
+    assert set(watched.errors) == {"a part that fails"}
+
+
 def damage_is_said(page: Page, name: str) -> None:
     expect(page.locator("#link-notice")).to_contain_text("This link cannot be opened")
     page.wait_for_function("!lmscope.busy.isOut()")
