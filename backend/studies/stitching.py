@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -30,18 +29,16 @@ from backend.models.stitched import (
     Encoded,
     Measure,
     agreement,
-    check_stream,
     encoded,
     finals,
-    measure_of,
     measured,
-    normed_at_the_end,
     streams,
 )
 from backend.models.variants import ROWS, TOKENS_ON_CARD, TOKENS_ON_CPU
 from backend.schema import Interval, ReadAs, StitchingAnswer, StitchingAsk, StitchPoint
 from backend.studies.asking import OnModel
 from backend.studies.library import Library
+from backend.studies.poles import Ends, Source, ends_of, labelled_texts, poles_of
 from backend.studies.two_models import Shared, Side, both_sides, moments_of, reading_of, shared_tokens, sides_at_once
 
 KIND = "weights.stitching"
@@ -49,8 +46,6 @@ CUTS = 9
 PUBLISH_S = 3.0
 """Intervals of all points are drawn anew each time."""
 TEXTS_AT_ONCE = 50
-PLUS, MINUS = (re.compile(rf"(?<![a-z]){word}(?![a-z])") for word in ("pos(itive)?", "neg(ative)?"))
-"""How classifiers name the labels of the two poles, in small letters."""
 KernelName = Literal["stitched", "identity", "random"]
 ABOUT = (
     "Stitched: the first blocks of {model}, whose stream is then multiplied by E_model E_other⁺ (pseudo-inverse, over "
@@ -72,31 +67,6 @@ MEASURES: dict[Measure, str] = {
 }
 BROKEN = "At {} of the {} points the numbers of some text overflowed; these texts are left out there."
 UNLABELLED = "{} names texts, but no labelled texts were given: its accuracy is not measured."
-
-
-@dataclass(frozen=True)
-class Ends:
-    """What one model can be measured by."""
-
-    measure: Measure
-    labels: tuple[str, ...]
-    vocabulary: int
-    normed: bool
-    """Whether a final norm stands behind its last block."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """Texts of the server's shelves, labelled ones or a set."""
-
-    name: str
-    examples: str | None = None
-    set: str | None = None
-
-    def __str__(self) -> str:
-        id = (self.examples or self.set or "")[:12]
-        kind = "the labelled texts" if self.examples else "the prompt set"
-        return f"{kind} “{self.name}” ({id})"
 
 
 @dataclass(frozen=True)
@@ -133,7 +103,7 @@ class Found:
     poles: tuple[int, int] | None
     """The labels of + and of − texts, where accuracy is measured."""
     texts: list[Text] = field(default_factory=list)
-    source: Source = Source("")
+    source: Source = field(default_factory=partial(Source, ""))
     """Where they come from, once they were read."""
     left_out: int = 0
     directions: int = 0
@@ -207,7 +177,7 @@ async def before(model: OnModel, ask: StitchingAsk, library: Library) -> None:
     async def check(ask: StitchingAsk) -> None:
         shared = begun(ask, *sides, ends).shared
         if shared.told.by_string:
-            _, labelled = await asyncio.to_thread(_labelled, ask, library)
+            _, labelled = await asyncio.to_thread(labelled_texts, ask, library)
             await _texts(models, labelled, ask.tokens, shared, silent)
 
     try:
@@ -241,15 +211,6 @@ def look(ask: StitchingAsk, library: Library) -> None:
         library.examples.get(ask.examples)
     else:
         library.sets.get(ask.set)
-
-
-def ends_of(loaded: Loaded, cancel: Cancel, *, labelled: bool) -> Ends:
-    """Raises `CannotShow` where there is no stream."""
-    check_stream(loaded)
-    classifier = loaded.classifier
-    labels = classifier.labels if classifier is not None and classifier.kind == "text" else ()
-    measure = measure_of(loaded, labelled=labelled)
-    return Ends(measure, labels, loaded.anatomy.shape.vocabulary, normed_at_the_end(loaded, cancel))
 
 
 def begun(ask: StitchingAsk, one: Side, other: Side, ends: tuple[Ends, Ends]) -> Found:
@@ -296,39 +257,6 @@ def upper_of(ask: StitchingAsk, cut: int, layers: int, others: int) -> int:
     return others - ask.last
 
 
-def poles_of(ask: StitchingAsk, name: str, labels: Sequence[str]) -> tuple[int, int]:
-    """The labels that stand for + and − texts: as asked for, else by their names; of two, one tells the other.
-
-    Raises `CannotShow` where labels do not tell which is which.
-    """
-    plus, minus = ask.positive, ask.negative
-    for given in (plus, minus):
-        if given is not None and given >= len(labels):
-            raise errors.CannotShow(
-                f"{name} has no label {given}", f"its labels are {', '.join(labels)}, counted from 0",
-                f"Choose one below {len(labels)}.", needed=given + 1, available=len(labels),
-            )  # fmt: skip
-    plus = _named(PLUS, labels, minus) if plus is None else plus
-    minus = _named(MINUS, labels, plus) if minus is None else minus
-    if len(labels) == 2 and plus is None and minus is not None:
-        plus = 1 - minus
-    if len(labels) == 2 and minus is None and plus is not None:
-        minus = 1 - plus
-    if plus is None or minus is None or plus == minus:
-        raise errors.CannotShow(
-            f"The accuracy of {name} cannot be measured",
-            f"its labels ({', '.join(labels)}) do not tell which one stands for + texts and which for − texts",
-            "Name them, counted from 0, as `positive` and `negative`, or give texts without labels.",
-        )  # fmt: skip
-    return plus, minus
-
-
-def _named(word: re.Pattern[str], labels: Sequence[str], taken: int | None) -> int | None:
-    """The only label but the one taken that is named so; None: none is, or several are."""
-    found = [place for place, label in enumerate(labels) if place != taken and word.search(label.lower())]
-    return found[0] if len(found) == 1 else None
-
-
 async def study(model: OnModel, ask: StitchingAsk, library: Library, report: Report) -> dict[str, Any]:
     """Make the kernel, then measure every stitched model on every text. Raises as `begun`, and what a batch raises."""
 
@@ -341,7 +269,7 @@ async def study(model: OnModel, ask: StitchingAsk, library: Library, report: Rep
     looked = partial(ends_of, labelled=ask.examples is not None)
     ends = [await each.patiently(looked, _no_bytes, waiting) for each in models]
     found = begun(ask, sides[0], sides[1], (ends[0], ends[1]))
-    found.source, labelled = await asyncio.to_thread(_labelled, ask, library)
+    found.source, labelled = await asyncio.to_thread(labelled_texts, ask, library)
     found.texts, found.left_out = await _texts(models, labelled, ask.tokens, found.shared, report, waiting)
     reader = partial(circuits.writer, reading=found.reading)
     moments = await moments_of(models, found.shared, "writes", report, waiting, (reader, reader))
@@ -387,18 +315,6 @@ async def _texts(
             "Give other texts, or choose models with one vocabulary.",
         )  # fmt: skip
     return found, len(labelled) - len(found)
-
-
-def _labelled(ask: StitchingAsk, library: Library) -> tuple[Source, Sequence[tuple[str, bool | None]]]:
-    """Where the texts come from, and the first of them, of labelled ones as many of each label as there are."""
-    if ask.examples is None:
-        chosen = library.sets.get(ask.set)
-        source = Source(chosen.card.name, set=chosen.card.id)
-        return source, [(text, None) for text in chosen.texts[: ask.texts]]
-    kept = library.examples.get(ask.examples)
-    poles = [[row.text for row in kept.rows if (row.label > 0) == plus][: ask.texts // 2] for plus in (True, False)]
-    labelled = [(text, plus) for plus, texts in zip((True, False), poles, strict=True) for text in texts]
-    return Source(kept.card.name, examples=kept.card.id), labelled
 
 
 async def _measure(

@@ -48,7 +48,6 @@ PROMPTS_LEAST = 8
 TEXT_TOKENS = 256
 """Tokens that count of each text."""
 Class = Literal["neutral", "plus", "minus"]
-CLASSES: tuple[Class, ...] = ("neutral", "plus", "minus")
 NO_JUDGES = (
     "This server holds no labelled texts that the steer has not seen, so the likelihood of its poles is not measured: "
     "name examples."

@@ -148,27 +148,6 @@ async def test_of_three_labels_only_that_of_its_pole_is_right_on_a_text(tmp_path
         assert f"{three.classifier.labels[minus]} for − texts" in answer.about
 
 
-@pytest.mark.parametrize(
-    ("labels", "named", "poles"),
-    [
-        (("NEG", "POS"), {}, (1, 0)), (("bad", "good, positive"), {}, (1, 0)), (("other", "Negative"), {}, (0, 1)),
-        (("LABEL_0", "LABEL_1"), {}, None), (("LABEL_0", "LABEL_1"), {"positive": 0}, (0, 1)),
-        (("LABEL_0", "LABEL_1"), {"negative": 0}, (1, 0)), (("a", "b", "c"), {"positive": 2}, None),
-        (("a", "b", "c"), {"positive": 2, "negative": 1}, (2, 1)), (("positive", "not positive"), {}, None),
-        (("very negative", "negative", "positive"), {}, None), (("negative", "compost", "positive"), {}, (2, 0)),
-        (("neutral", "positive"), {"positive": 0}, (0, 1)), (("score",), {}, None),
-    ],
-)  # fmt: skip
-def test_labels_that_do_not_tell_which_pole_they_stand_for_are_refused(labels, named, poles):
-    ask = StitchingAsk(model="one", other="two", **named)
-    if poles is not None:
-        assert stitching.poles_of(ask, "two", labels) == poles
-        return
-    with pytest.raises(errors.CannotShow, match="accuracy of two cannot be measured") as refused:
-        stitching.poles_of(ask, "two", labels)
-    assert labels[0] in refused.value.why
-
-
 async def test_a_classifier_without_labelled_texts_says_that_its_accuracy_is_not_measured(classifier):
     answer = await stitched(classifier, classifier, cuts=(1,))
     assert answer.measure == "agreement"
