@@ -17,6 +17,7 @@ RESAMPLES = 10_000
 TAILS = (0.025, 0.975)
 AT_ONCE = 4_000_000
 """Places that are drawn at once."""
+NO_EFFECT = "there is no effect to divide by"
 
 
 Span = tuple[float, float]
@@ -77,22 +78,34 @@ def ratio(over_N: Tensor, under_N: Tensor, *, seed: int = 0, then: Callable[[Ten
 def ratio_of_contrasts(over_N: Tensor, under_N: Tensor, first: int, *, seed: int = 0) -> Interval:
     """(mean of the later texts − mean of the first `first`) of one number a text, over the same of another number.
 
-    Texts are resampled within each of the two groups, so what is common to both never enters. A resample whose lower
-    contrast is 0 has no quotient: raises `ValueError` then.
+    Texts are resampled within each of the two groups, so what is common to both never enters; where one of them is of
+    fewer than 30 it is Student's t, widened for skew: `few.of_contrasts`. Raises `ValueError` where the lower contrast
+    is 0, as it stands or in a resample: there is no quotient.
     """
     numbers_2N = torch.stack([over_N, under_N]).double().cpu()
     groups = numbers_2N[:, :first], numbers_2N[:, first:]
-    dice = torch.Generator().manual_seed(seed)
-    before_R2, after_R2 = (_resampled(group_2M, dice) for group_2M in groups)
-    contrast_R2 = after_R2 - before_R2
     own_2 = groups[1].mean(1) - groups[0].mean(1)
-    if not bool(own_2[1]) or not bool(contrast_R2[:, 1].all()):
-        raise ValueError("there is no effect to divide by")
+    if not bool(own_2[1]):
+        raise ValueError(NO_EFFECT)
+    mean = float(own_2[0] / own_2[1])
+    if min(len(group_2M.T) for group_2M in groups) < few.ENOUGH:
+        low, high = few.of_contrasts(*groups)
+    else:
+        low, high = _contrasts_resampled(*groups, seed)
+    return Interval(mean=mean, low=min(low, mean), high=max(high, mean), n=numbers_2N.shape[1])
+
+
+def _contrasts_resampled(before_2N: Tensor, after_2M: Tensor, seed: int) -> tuple[float, float]:
+    """Both ends of the middle 95 % of the resamples' quotients."""
+    dice = torch.Generator().manual_seed(seed)
+    before_R2, after_R2 = (_resampled(group_2M, dice) for group_2M in (before_2N, after_2M))
+    contrast_R2 = after_R2 - before_R2
+    if not bool(contrast_R2[:, 1].all()):
+        raise ValueError(NO_EFFECT)
     low, high = (contrast_R2[:, 0] / contrast_R2[:, 1]).quantile(
         torch.tensor(TAILS, dtype=torch.float64), interpolation="nearest"
     ).tolist()  # fmt: skip
-    mean = float(own_2[0] / own_2[1])
-    return Interval(mean=mean, low=min(low, mean), high=max(high, mean), n=numbers_2N.shape[1])
+    return low, high
 
 
 def _resampled(values_SM: Tensor, dice: torch.Generator) -> Tensor:

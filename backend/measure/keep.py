@@ -36,6 +36,8 @@ def cosines(exact_NN: Tensor, kept_NN: Tensor, *, seed: int = 0) -> tuple[Interv
 
     Vectors are resampled: a pair counts as often as both of its vectors were drawn, and a vector with itself as often
     as it was, never with its own copy, which would stand for two vectors that agree. Zeros have the cosine 0.
+    The unit is a vector and no text, and what is told is a quotient of sums over pairs: no mean of one number a vector,
+    so Student's t has nothing to stand on, and it is the bootstrap whatever their number; of few it is too narrow.
     """
     exact_NN, kept_NN = exact_NN.double().cpu(), kept_NN.double().cpu()
     dice = torch.Generator().manual_seed(seed)

@@ -34,8 +34,8 @@ class Interval(Frozen):
     """A mean with its 95 % interval over the n texts (prompts, pairs, vectors) that it is a mean of.
 
     From 30 on by bootstrap (percentiles), which is too narrow for fewer: there Student's t, widened for skew as by
-    Hall 1992; shares of right and wrong have Wilson's interval. Of one there is none: both ends are the mean. Where it
-    is by bootstrap whatever n is (keep-k, what survives a transfer), it is too narrow for few.
+    Hall 1992; shares of right and wrong have Wilson's interval. Of one there is none: both ends are the mean. Keep-k is
+    by bootstrap over vectors whatever n is: its cosine is of pairs, and no mean of one number a vector.
     """
 
     mean: float
@@ -350,5 +350,6 @@ class Transferred(Frozen):
     """In the model that it was made for."""
     after: Evidence | None = None
     survives: Interval | None = None
-    """Effect after over effect before, (minus − plus) of each, interval by bootstrap over texts."""
+    """Effect after over effect before, (minus − plus) of each, interval over texts: by bootstrap, or Student's
+    t widened for skew where a pole has fewer than 30."""
     notices: tuple[str, ...] = ()

@@ -43,7 +43,7 @@ ABOUT = (
     "its transpose, or its pseudo-inverse E⁺. Apart: the same over pairs of two different vectors alone, for a "
     "vector's product with itself is large and easily kept. Normal: every number from N(0, 1). Values: of units of "
     "any layer. States: of the stream after any block, through the final norm, at any token but a text's first. "
-    "Intervals: 95 %, bootstrap over vectors."
+    "Intervals: 95 %, bootstrap over vectors, whatever their number: of few they are too narrow."
 )
 
 

@@ -212,7 +212,8 @@ async def _survives(
 def survival(before_N: Tensor, after_N: Tensor, plus: int) -> Interval | None:
     """Effect after over effect before; the effect is the mean over texts of − less that over texts of +.
 
-    The first `plus` texts are of the + pole; both models read the same texts, resampled together within each pole.
+    The first `plus` texts are of the + pole; both models read the same texts. The sampled unit is a text, with both of
+    its numbers, within its pole; where a pole has fewer than 30 the interval is Student's t, widened for skew.
     None where there was no effect, as a mean or in a resample: nothing survives of nothing.
     """
     try:

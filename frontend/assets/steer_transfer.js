@@ -92,7 +92,7 @@
     title: "Move to another model", unit: "shares; evidence in nats a token", source: SOURCE,
     definition: [
       "A linear map H between the output embeddings of both models is fitted by least squares over all tokens that both vocabularies have, in closed form. The steer becomes Hᵀ W H.",
-      "Survives: the effect (minus − plus) in the new model over that in its own, on the same texts, with a 95 % interval by bootstrap over texts. The published method keeps about half.",
+      "Survives: the effect (minus − plus) in the new model over that in its own, on the same texts, with a 95 % interval (bootstrap over the texts of each pole; of fewer than 30 of one, Student’s t, widened for skew). The published method keeps about half.",
     ],
   });
 

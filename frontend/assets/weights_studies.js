@@ -31,7 +31,7 @@
       ask: (view) => ({ ...named(view), count: view.focus.keep_count }),
       table: (answer) => table("What is left", ["vectors", "inverse", "k", "cosine (95 %)", "without a vector with itself"], answer.curves.flatMap((curve) => curve.points.map((point) => [VECTORS[curve.vectors], INVERSES[curve.inverse], point.k.toLocaleString("en"), within(point.cosine), within(point.apart)])), ["", "", "number", "number", "number"]),
       csv: (answer) => [["vectors", "inverse", "k", ...heads("cosine"), ...heads("apart")], ...answer.curves.flatMap((curve) => curve.points.map((point) => [curve.vectors, curve.inverse, point.k, ...three(point.cosine), ...three(point.apart)]))],
-      about: { unit: "a cosine, from −1 to 1", source: SOURCE, definition: ["The k entries of largest absolute value are kept, with their sign; the cosine is that of all products of n vectors as one matrix with those of what was kept. Intervals are 95 %, by bootstrap over vectors."] },
+      about: { unit: "a cosine, from −1 to 1", source: SOURCE, definition: ["The k entries of largest absolute value are kept, with their sign; the cosine is that of all products of n vectors as one matrix with those of what was kept. Intervals are 95 %, by bootstrap over vectors, whatever their number: of fewer than about 30 they are too narrow."] },
     },
     active: {
       text: "Active vectors (R_k)", hint: "Do the most active parameters of a layer say what its state says?", go: "Measure",
