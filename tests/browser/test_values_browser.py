@@ -81,8 +81,13 @@ def test_a_value_opens_by_name_as_either_tool_writes_it_and_what_names_none_says
         field.fill(written)
         page.keyboard.press("Enter")
         opened(page, f"L{layer}U{unit}")
-        ask = asked(made, ValueAsk)[-1]
-        assert (ask.layer, ask.unit, ask.reading) == (layer, unit, "folded")
+        wanted = (layer, unit, "folded")
+        eventually(
+            page,
+            lambda wanted=wanted: (
+                [(ask.layer, ask.unit, ask.reading) for ask in asked(made, ValueAsk)[-1:]] == [wanted]
+            ),
+        )
         expect(page.locator(".value-words").nth(0).locator("caption")).to_have_text("Promotes")
         expect(page.locator(".value-words").nth(1).locator("caption")).to_have_text("Suppresses")
         expect(page.locator(".value-words").nth(0).locator("tbody tr")).to_have_count(12)
@@ -104,6 +109,7 @@ def test_the_open_value_and_its_reading_are_in_the_link(made: Fake, watched: Wat
     assert asked(made, ValueAsk)[0].reading == "raw"
     page.locator("#value-tools input[value=folded]").check()
     eventually(page, lambda: asked(made, ValueAsk)[-1].reading == "folded")
+    page.wait_for_function(QUIET)
     page.locator(".value-similar button").first.click()
     opened(page, "L2U12")
     page.evaluate("lmscope.view.written()")
@@ -147,6 +153,7 @@ def test_empty_panels_teach_with_an_example_that_is_searched_and_looked_up_as_a_
     page.locator("#value-tools input[value=raw]").check()
     eventually(page, lambda: [ask.reading for ask in asked(made, SearchAsk)] == ["folded", "raw"])
     page.locator("#value-tools input[value=folded]").check()
+    eventually(page, lambda: asked(made, SearchAsk)[-1].reading == "folded")
     page.wait_for_function(QUIET)
 
     expect(page.locator("#search-form input[value=keys]")).to_be_hidden()
@@ -200,6 +207,7 @@ def test_a_value_is_switched_off_scaled_set_dragged_and_typed_as_an_edit(made: F
 
     # A drag is one entry for Back, and its last value stays.
     page.locator("#value-body input[value='ffn.scale']").check()
+    eventually(page, lambda: edits(page) == [{"kind": "ffn.scale", "layer": 1, "unit": 5, "by": 2}])
     page.wait_for_function(QUIET)
     page.evaluate("lmscope.view.written()")
     entries = page.evaluate("history.length")
