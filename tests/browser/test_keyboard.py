@@ -56,7 +56,7 @@ def test_from_the_address_bar_to_a_head_that_is_switched_off(calm: Fake, watched
     page.keyboard.type("One two three four")
     page.keyboard.press("Control+Enter")
     expect(page.locator("[role=option]")).to_have_count(4)
-    page.wait_for_function("!lmscope.busy.isOut()")
+    page.wait_for_function("lmscope.strip.answer().text === 'One two three four' && !lmscope.busy.isOut()")
     tab_until(page, lambda stop: stop["named"].startswith("token-"))
     for _ in range(3):  # the first one takes the token that has the focus
         page.keyboard.press("ArrowRight")

@@ -14,7 +14,7 @@ from frontend.parts import build
 from frontend.settings import Settings
 from lmscope.client import AsyncClient
 from tests import tiny
-from tests.browser.conftest import Served, Watched
+from tests.browser.conftest import Served, Watched, wait_for_address
 from tests.browser.fake import FakeClient
 
 pytestmark = pytest.mark.browser
@@ -64,6 +64,7 @@ def test_a_page_goes_on_with_its_view_and_its_model_is_loaded_again(
         page, port = watched.open(view.link(base=served.url)), served.port
         expect(page.locator("#attention-map .nsewdrag")).to_be_visible()
         page.wait_for_function("!lmscope.busy.isOut()")
+        wait_for_address(page)
         before = page.url
         page.locator("#text").fill("Typed while nobody listens.")
     is_lost(page)
@@ -79,6 +80,7 @@ def test_a_page_goes_on_with_its_view_and_its_model_is_loaded_again(
         page.locator("#text").fill("Once more.")
         page.locator("#run").click()
         page.wait_for_function("lmscope.strip.answer().text === 'Once more.' && !lmscope.busy.isOut()")
+        wait_for_address(page)
         page.go_back()
         page.go_back()
         page.wait_for_function("url => location.href === url && !lmscope.busy.isOut()", arg=before)

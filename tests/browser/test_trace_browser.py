@@ -60,6 +60,7 @@ def show(watched: Watched, made: Fake, **view: Any) -> Page:
     page = watched.open(link(made.url, "trace", **({"text": TEXT} | view)))
     wait_for_all(page)
     expect(page.locator("#trace-figure .hm image")).to_have_count(1)
+    page.wait_for_function(f"{HEAT}.x.length === lmscope.strip.answer().tokens.length")  # not the first paint's column
     return page
 
 
@@ -104,7 +105,7 @@ def test_the_lens_shows_every_layer_and_token(made: Fake, watched: Watched) -> N
     assert page.evaluate(f"{HEAT}.y.length") == 31
     words = page.locator("#trace-figure .heatmap-label")
     expect(words.first).to_be_visible()
-    assert words.count() > 100
+    eventually(page, lambda: words.count() > 100)
     expect(page.locator("#trace-figure .yaxislayer-above")).to_contain_text("answer: after block 29")
     expect(page.locator("#trace-cell-title")).to_have_text("Answer at “4 is”")
     expect(page.locator("#trace-cell tbody tr")).to_have_count(5)
@@ -134,6 +135,8 @@ def test_a_click_opens_a_cell_the_strip_follows_and_arrow_keys_move_it(made: Fak
     page.locator("#token-3").click()
     expect(page.locator("#trace-cell-title")).to_have_text("After block 11 at “3 France”")
     page.wait_for_function(f"({BOX})('column').x0 === 2.5")
+    expect(page.locator("#tracked-title")).to_contain_text("at “3 France”")
+    wait_for_all(page)
     assert len(asked(made, "all")) == before, "looking elsewhere asks nothing anew of the whole lens"
 
     page.locator("#token-4").click()
@@ -174,7 +177,9 @@ def test_any_of_the_likeliest_words_can_be_followed(made: Fake, watched: Watched
     expect(page.locator("#tracked-title")).not_to_have_text(title)
     page.wait_for_function("lmscope.trace.column().tracked.includes(lmscope.view.get().focus.tracked)")
     page.wait_for_function("!lmscope.busy.isOut()")
+    before = page.evaluate("lmscope.view.get().focus.tracked")
     page.locator("#trace-cell tbody .link").nth(2).click()
+    page.wait_for_function("before => lmscope.view.get().focus.tracked !== before", arg=before)
     expect(page.locator("#trace-cell tr[data-tracked]")).to_have_count(1)
     page.wait_for_function("!lmscope.busy.isOut()")
     page.locator("#token-1").click()  # the chosen token stays, also where it is not among the likeliest

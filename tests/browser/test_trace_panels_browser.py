@@ -18,7 +18,7 @@ from backend.schema import (
 )
 from frontend.app import create_app
 from frontend.settings import Settings
-from tests.browser.conftest import Fake, Served, Watched, eventually
+from tests.browser.conftest import Fake, Served, Watched, eventually, wait_for_address
 from tests.browser.made_up import MadeUpClient, link
 from tests.browser.test_accessible import faults_in_both, settled
 from tests.browser.test_trace_browser import wait_for_all
@@ -138,6 +138,7 @@ def test_what_is_explained_stays_while_cells_are_looked_at_and_is_chosen_by_clic
     before = len(asked(made, ContributionsAsk))
     page.evaluate("lmscope.trace.lens.open(1, 4)")
     expect(page.locator("#trace-cell-title")).to_have_text("After block 3 at “1 capital”")
+    eventually(page, lambda: asked(made, CellAsk)[-1].token == 1)
     page.wait_for_function("!lmscope.busy.isOut()")
     assert len(asked(made, ContributionsAsk)) == before
     page.locator("#why-token").select_option("1")
@@ -189,7 +190,7 @@ def test_a_refused_measurement_is_asked_again_effects_fill_in_and_rows_move_only
     sort = page.get_by_role("button", name="Sort by measured effect")
     expect(sort).to_be_visible(timeout=15_000)
     assert names(page) == before
-    assert [ask.parts for ask in asked(made, EffectsAsk)] == ["attention", "feed_forward"]
+    assert sorted(ask.parts for ask in asked(made, EffectsAsk)) == ["attention", "feed_forward"]
     expect(page.locator("#why-figure pattern").first).to_be_attached()
     expect(page.locator("#why-tools-row")).to_contain_text("do the opposite of what they write directly (hatched)")
     sort.click()
@@ -328,6 +329,7 @@ def test_every_panel_is_one_click_away_the_empty_one_teaches_and_the_old_tools_p
 ) -> None:
     page = show(watched, made)
     jumps = page.get_by_role("navigation", name="Panels of this page").get_by_role("button")
+    wait_for_address(page)
     before = page.evaluate("location.hash")
     for name in jumps.all_inner_texts():
         jumps.filter(has_text=name).evaluate("button => button.click()")

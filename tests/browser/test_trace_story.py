@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from backend.schema import View
 from lmscope import Client
-from tests.browser.conftest import SHOWN, Watched, Whole, eventually
+from tests.browser.conftest import SHOWN, Watched, Whole, eventually, wait_for_address
 from tests.browser.test_trace_browser import click_cell, wait_for_all
 
 pytestmark = pytest.mark.browser
@@ -78,7 +78,7 @@ def test_a_story_from_a_typed_text_to_another_browser(whole: Whole, watched: Wat
     page.mouse.up()
     eventually(page, lambda: edits(page)[0]["to"] > 3)
     quiet(page)
-    assert tracked(page) != before, "the tracked token follows the hand"
+    eventually(page, lambda: tracked(page) != before)  # the tracked token follows the hand
 
     page.locator("#patch-text").fill(OTHER)
     page.locator("#patch-text").press("Enter")
@@ -93,7 +93,8 @@ def test_a_story_from_a_typed_text_to_another_browser(whole: Whole, watched: Wat
         expect(page.locator(f"#write-{side} [data-token]")).not_to_have_count(0)
     expect(page.locator("#write-go")).to_be_enabled()
 
-    page.wait_for_timeout(600)  # the address follows a quarter of a second later
+    quiet(page)
+    wait_for_address(page)
     address = page.url
     shown = page.evaluate(NUMBERS)
     context = chromium.new_context(viewport={"width": 1440, "height": 900})
