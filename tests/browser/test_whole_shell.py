@@ -6,7 +6,7 @@ from playwright.sync_api import expect
 from frontend.app import create_app
 from frontend.settings import Settings
 from lmscope.client import AsyncClient
-from tests.browser.conftest import Served, Watched, Whole, eventually
+from tests.browser.conftest import Served, Watched, Whole
 
 pytestmark = pytest.mark.browser
 
