@@ -271,6 +271,18 @@ def eventually(page: Page, holds: Callable[[], bool]) -> None:
     assert holds()
 
 
+def steady(page: Page, read: Callable[[], Any]) -> Any:
+    """What is read once it has been the same for a fifth of a second: the page is laid out."""
+    seen: list[Any] = []
+
+    def stands() -> bool:
+        seen.append(read())
+        return len(seen) > 4 and seen[-1] is not None and all(each == seen[-1] for each in seen[-5:])
+
+    eventually(page, stands)
+    return seen[-1]
+
+
 def wait_for_address(page: Page) -> None:
     """Until the address, which follows a moment later, says what is shown."""
     page.wait_for_function("lmscope.view.pack(lmscope.view.get()).then((hash) => hash === location.hash)")

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from backend.schema import HeadAsk, Problem, View
+from backend.schema import HeadAsk, OverviewAsk, Problem, View
 from frontend.app import create_app
 from frontend.figures.numbers import printed
 from frontend.figures.statistics import LABELS
 from frontend.settings import Settings
-from tests.browser.conftest import Fake, Served, Watched, Whole, eventually
+from tests.browser.conftest import Fake, Served, Watched, Whole, eventually, steady
 from tests.browser.made_up import MODELS, MadeUpClient, link
 
 pytestmark = pytest.mark.browser
@@ -62,19 +62,21 @@ def view(page: Page) -> dict[str, Any]:
 
 
 def place_of(page: Page, layer: int, head: int) -> tuple[float, float]:
-    """Where a head's picture lies in the window."""
-    return tuple(
-        page.evaluate(
-            """([layer, head]) => {
-                const grid = lmscope.attention.page.grid;
-                grid.bring({layer, head});
-                const box = grid.cellBox(grid.place.order.indexOf(grid.indexOf({layer, head})));
-                const at = grid.scroller.getBoundingClientRect();
-                return [at.left + box.x - grid.scroller.scrollLeft + 5, at.top + box.y - grid.scroller.scrollTop + 5];
-            }""",
-            [layer, head],
-        )
-    )
+    """Where a head's picture lies in the window, once the grid stands still."""
+    place = """([layer, head]) => {
+        const grid = lmscope.attention.page.grid;
+        grid.bring({layer, head});
+        const box = grid.cellBox(grid.place.order.indexOf(grid.indexOf({layer, head})));
+        const at = grid.scroller.getBoundingClientRect();
+        return [at.left + box.x - grid.scroller.scrollLeft + 5, at.top + box.y - grid.scroller.scrollTop + 5];
+    }"""
+    return tuple(steady(page, lambda: page.evaluate(place, [layer, head])))
+
+
+def last(made: Fake, kind: type) -> Any:
+    """The newest question of a kind, or nothing."""
+    asks = [ask for _, ask in made.client.asked if isinstance(ask, kind)]
+    return asks[-1] if asks else None
 
 
 # ---------------------------------------------------------------- the grid
@@ -92,7 +94,7 @@ def test_every_head_is_on_one_canvas_and_in_words_and_is_sorted_and_ranged(made:
     )
 
     # Pictures have the colours of the answer, and query heads of a group stand together.
-    pixel = page.evaluate(
+    colours = lambda: page.evaluate(  # noqa: E731
         """() => {
             const grid = lmscope.attention.page.grid, box = grid.cellBox(0);
             const context = grid.canvas.getContext("2d");
@@ -100,7 +102,8 @@ def test_every_head_is_on_one_canvas_and_in_words_and_is_sorted_and_ranged(made:
             return [at(1, 1), at(grid.place.size - 2, 1)];
         }"""
     )
-    assert pixel == [[253, 231, 37], [68, 1, 84]], "row 0 sees only itself: 1 on the left, 0 on the right"
+    # Row 0 sees only itself: 1 on the left, 0 on the right.
+    eventually(page, lambda: colours() == [[253, 231, 37], [68, 1, 84]])
     gaps = page.evaluate(
         "[0,1,2,3,4].map((n) => { const g = lmscope.attention.page.grid; return g.cellBox(n + 1).x - g.cellBox(n).x; })"
     )
@@ -198,10 +201,10 @@ def test_only_what_can_be_seen_is_drawn_of_any_model(made: Fake, watched: Watche
         heads = MODELS[model].layers * MODELS[model].heads
         page.wait_for_function(f"lmscope.attention.page.grid?.place.order.length === {heads}")
         drawn(page)
-        width, size = page.evaluate(
-            "(() => { const c = document.querySelector('.grid-canvas'); return [c.width, c.clientWidth]; })()"
+        page.wait_for_function(
+            "(() => { const c = document.querySelector('.grid-canvas');"
+            " return c.width > 0 && c.width === c.clientWidth * devicePixelRatio; })()"
         )
-        assert width == size * page.evaluate("devicePixelRatio"), model
         canvas = page.evaluate("document.querySelector('.grid-canvas').height")
         assert canvas <= 900, "the canvas has the size of the window onto the grid"
 
@@ -211,8 +214,9 @@ def test_the_canvas_is_sharp_on_dense_screens(made: Fake, chromium: Browser) -> 
     page = context.new_page()
     page.goto(link(made.url))
     drawn(page)
-    assert page.evaluate(
-        "(() => { const c = document.querySelector('.grid-canvas'); return c.width === 2 * c.clientWidth; })()"
+    page.wait_for_function(
+        "(() => { const c = document.querySelector('.grid-canvas');"
+        " return c.width > 0 && c.width === 2 * c.clientWidth; })()"
     )
     context.close()
 
@@ -247,10 +251,11 @@ def test_axis_labels_never_overlap(made: Fake, watched: Watched) -> None:
     opened(page, "5.3")
     expect(page.locator("#attention-map g.xtick text").first).to_be_visible()
     for axis in ("x", "y"):
-        boxes = page.evaluate(
+        places = (
             f"[...document.querySelectorAll('#attention-map g.{axis}tick text')].map((t) => t.getBoundingClientRect())"
             ".map((b) => [b.left, b.right, b.top, b.bottom])"
         )
+        boxes = steady(page, lambda places=places: page.evaluate(places))
         starts, ends = (0, 1) if axis == "x" else (2, 3)
         boxes.sort(key=lambda box: box[starts])
         assert len(boxes) > 8
@@ -261,13 +266,11 @@ def test_a_zoom_into_a_reduced_map_asks_for_detail_and_a_double_click_ends_it(ma
     page = show(watched, made, text=LONG, focus=HEAD)
     opened(page, "5.3")
     expect(page.locator("#attention-map .nsewdrag")).to_be_visible()
-    box = page.locator("#attention-map .nsewdrag").bounding_box()
+    box = steady(page, page.locator("#attention-map .nsewdrag").bounding_box)
     cells = page.evaluate("document.querySelector('#attention-map .js-plotly-plot').data[0].x.length")
-    assert box is not None
     assert 128 <= cells <= min(box["width"], box["height"]) + 1, "no more cells than its picture has pixels"
     expect(page.locator("#head-map-note")).to_contain_text("max of several pairs")
-    box = page.locator("#attention-map .nsewdrag").bounding_box()
-    assert box is not None
+    box = steady(page, page.locator("#attention-map .nsewdrag").bounding_box)
     x, y, w, h = box["x"], box["y"], box["width"], box["height"]
     page.mouse.move(x + w * 0.1, y + h * 0.3)
     page.mouse.down()
@@ -290,8 +293,12 @@ def test_a_zoom_into_a_reduced_map_asks_for_detail_and_a_double_click_ends_it(ma
     page.locator("#attention-map .nsewdrag").dblclick()
     page.wait_for_function("lmscope.view.get().focus.region === null")
 
-    # By keyboard; and another text is shown whole.
+    # By keyboard; and another text is shown whole. The button is drawn anew with each answer.
     page.evaluate("lmscope.view.update({focus: {token: 300}})")
+    eventually(page, lambda: last(made, HeadAsk).region is None and last(made, HeadAsk).token == 300)
+    page.wait_for_function("!lmscope.busy.isOut()")
+    page.wait_for_function("document.querySelector('#attention-map .js-plotly-plot')?.data[0].x.length >= 128")
+    steady(page, page.locator("#head-map-note").inner_html)
     page.get_by_role("button", name="Zoom to the focus token").press("Enter")
     page.wait_for_function("lmscope.view.get().focus.region?.q0 === 236")
     page.evaluate("lmscope.view.update({text: 'Four other words here'}, {push: true})")
@@ -366,11 +373,10 @@ def test_edited_unedited_and_difference_are_one_choice(made: Fake, watched: Watc
     page.get_by_role("button", name="Compare with unedited").click()
     page.get_by_role("radio", name="Difference").check(force=True)
     expect(page.locator("#grid-legend")).to_contain_text("edited − unedited")
-    page.wait_for_function("document.querySelector('#attention-map .js-plotly-plot')?.data[0].zmin < 0")
-    low, high = page.evaluate(
-        "(({zmin, zmax}) => [zmin, zmax])(document.querySelector('#attention-map .js-plotly-plot')?.data[0])"
+    page.wait_for_function(
+        "(({zmin, zmax}) => zmin < 0 && zmin === -zmax)"
+        "(document.querySelector('#attention-map .js-plotly-plot').data[0])"
     )
-    assert low == -high
     assert view(page)["focus"]["side"] == "difference"
 
 
@@ -382,13 +388,16 @@ def test_every_reading_is_a_question_and_part_of_the_link(made: Fake, watched: W
         ("All", "rows", "all"), ("Mean", "pool", "mean"), ("Clark et al.", "definitions", "clark"),
     ]  # fmt: skip
     for control, field, value in readings:
-        page.wait_for_function("!lmscope.busy.isOut()")
-        made.client.asked.clear()
         role: Any = "switch" if isinstance(value, bool) else "radio"
         page.locator("#attention-page").get_by_role(role, name=control, exact=True).check(force=True)
-        eventually(page, lambda: {type(ask).__name__ for _, ask in made.client.asked} >= {"OverviewAsk", "HeadAsk"})
+        for kind in (OverviewAsk, HeadAsk):
+            eventually(
+                page,
+                lambda kind=kind, field=field, value=value: (
+                    (ask := last(made, kind)) is not None and getattr(ask.view.reading, field) == value
+                ),
+            )
         assert view(page)["reading"][field] == value
-        assert all(getattr(ask.view.reading, field) == value for _, ask in made.client.asked), field
 
 
 def test_readings_that_exclude_each_other_end_each_other(made: Fake, watched: Watched) -> None:
@@ -463,8 +472,9 @@ def test_a_head_says_its_values_explains_itself_turns_its_tabs_and_is_copied_as_
     opened(page, "5.3")
     area = page.locator("#attention-map .nsewdrag")
     expect(area).to_be_visible()
-    box = area.bounding_box()
-    assert box is not None
+    drawn(page)
+    page.wait_for_function("!lmscope.busy.isOut()")
+    box = steady(page, area.bounding_box)
     page.mouse.move(box["x"] + box["width"] * 0.5 / 18, box["y"] + box["height"] * 0.5 / 18)
     hover = page.locator("#attention-map .hoverlayer")
     expect(hover).to_contain_text("0 When")
@@ -472,12 +482,13 @@ def test_a_head_says_its_values_explains_itself_turns_its_tabs_and_is_copied_as_
     expect(page.locator("#attention-map .spikeline").nth(1)).to_be_attached()  # the crosshair
 
     # Logarithmic colours change both pictures without asking.
-    page.wait_for_function("!lmscope.busy.isOut()")
-    before = len(made.client.asked)
+    size = "JSON.parse(lmscope.attention.page.asked).cells"
+    eventually(page, lambda: last(made, HeadAsk).cells == page.evaluate(size))
+    pictures = lambda: [ask for _, ask in made.client.asked if isinstance(ask, OverviewAsk | HeadAsk)]  # noqa: E731
+    before = len(pictures())
     page.get_by_role("radio", name="Log", exact=True).check(force=True)
     expect(page.locator("#grid-legend")).to_contain_text("≤ 0.0001")
     page.wait_for_function("document.querySelector('#attention-map .js-plotly-plot')?.data[0].colorscale.length > 20")
-    assert len(made.client.asked) == before
 
     page.get_by_role("tab", name="Map").focus()
     for name in ("Lines", "Text", "Table", "Map"):
@@ -485,7 +496,7 @@ def test_a_head_says_its_values_explains_itself_turns_its_tabs_and_is_copied_as_
         expect(page.get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")
         expect(page.get_by_role("tab", name=name)).to_be_focused()
 
-    drawn(page)
+    assert len(pictures()) == before
     for about in ("About the grid", "About this head"):
         page.get_by_role("button", name=about).click()
         shown = page.locator(".about:popover-open")
@@ -548,7 +559,7 @@ def test_nothing_sticks_out_and_plots_follow_the_theme(made: Fake, watched: Watc
         watched.look(width, theme)
         expect(page.locator("#attention-map .nsewdrag")).to_be_visible()
         page.wait_for_function(f"lmscope.theme.now() === '{theme}' && innerWidth === {width}")
-        eventually(page, lambda colour=colour: page.evaluate(ink) == colour)
+        page.wait_for_function(f"{ink} === '{colour}'")
         eventually(page, lambda: page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
 
 

@@ -10,14 +10,17 @@ from backend.schema import (
     FfnOutSet,
     FfnScale,
     FfnSet,
+    HeadsAsk,
     HeadScale,
     HeadSet,
+    OverviewAsk,
     ResidualAdd,
     ResidualSet,
     Steer,
+    TokensAsk,
     View,
 )
-from tests.browser.conftest import Fake, Watched, eventually
+from tests.browser.conftest import Fake, Watched, eventually, wait_for_address
 
 pytestmark = pytest.mark.browser
 
@@ -25,6 +28,11 @@ pytestmark = pytest.mark.browser
 def add(page: Page, text: str) -> None:
     page.locator("#add-edit").fill(text)
     page.locator("#add-edit").press("Enter")
+
+
+def last(calm: Fake, kind: type) -> View:
+    """What the newest question of a kind is about."""
+    return [ask.view for _, ask in calm.client.asked if isinstance(ask, kind)][-1]
 
 
 def edits(page: Page) -> tuple[object, ...]:
@@ -77,13 +85,14 @@ def test_the_bar_says_that_the_model_is_edited_never_hides_and_keeps_an_edit_tha
     page.wait_for_url("**/heads#*")
     page.evaluate("scrollTo(0, 9999)")
     expect(page.locator("#edits.has-edits")).to_be_in_viewport()
+    eventually(page, lambda: any(isinstance(ask, HeadsAsk) for _, ask in calm.client.asked))
+    eventually(page, lambda: len(last(calm, HeadsAsk).edits) == 1)
     page.get_by_role("switch", name="L5 head 3 off, on").uncheck()
     expect(page.locator("#edits")).to_contain_text("Edits off")
     expect(page.locator(".edit.is-off")).to_have_count(1)
 
     # An edit that is off is kept, and not asked.
-    page.wait_for_function("!lmscope.busy.isOut()")
-    eventually(page, lambda: calm.client.asked[-1][1].view.edits == ())
+    eventually(page, lambda: last(calm, HeadsAsk).edits == ())
     assert edits(page) == (HeadScale(layer=5, head=3, by=0, on=False),)
 
 
@@ -94,11 +103,11 @@ def test_delete_clear_and_compare(calm: Fake, watched: Watched) -> None:
     page.get_by_role("button", name="Delete L6 head 1 off").click()
     expect(page.locator(".edit")).to_have_count(2)
     page.get_by_role("switch", name="compare with unedited").check()
-    eventually(page, lambda: calm.client.asked[-1][1].view.compare)
+    eventually(page, lambda: last(calm, OverviewAsk).compare)
     page.locator("#clear-edits").click()
     expect(page.locator(".edit")).to_have_count(0)
     page.wait_for_function("!lmscope.view.get().compare")
-    page.evaluate("lmscope.view.written()")
+    wait_for_address(page)
     page.go_back()
     expect(page.locator(".edit")).to_have_count(2)
 
@@ -174,11 +183,13 @@ def test_what_a_model_does_not_offer_to_edit_is_refused_with_its_reason(calm: Fa
     kept = calm.client.shelf
     no = {"ffn": Ability(can=False, why="its blocks have no single write matrix")}
     calm.client.shelf = (kept[0].model_copy(update={"edits": no}), *kept[1:])
-    page = watched.open(calm.url)
-    calm.client.shelf = kept
-    add(page, "L2U3")
-    expect(page.locator("#add-edit-says")).to_have_text("Its blocks have no single write matrix.")
-    assert edits(page) == ()
+    try:
+        page = watched.open(calm.url)
+        add(page, "L2U3")
+        expect(page.locator("#add-edit-says")).to_have_text("Its blocks have no single write matrix.")
+        assert edits(page) == ()
+    finally:
+        calm.client.shelf = kept
 
 
 def test_strength_kind_and_place_are_changed_in_a_panel(calm: Fake, watched: Watched) -> None:
@@ -202,8 +213,12 @@ def test_strength_kind_and_place_are_changed_in_a_panel(calm: Fake, watched: Wat
 def test_a_drag_asks_one_question_at_a_time_and_is_one_step_back(calm: Fake, watched: Watched) -> None:
     page = watched.open(calm.url)
     add(page, "5.3")
+    edited = lambda: [ask for _, ask in calm.client.asked if isinstance(ask, TokensAsk) and ask.view.edits]  # noqa: E731
+    eventually(
+        page, lambda: {ask.scores for ask in edited()} == {False, True}
+    )  # both are there: the rest is the hand's
     page.wait_for_function("!lmscope.busy.isOut()")
-    page.evaluate("lmscope.view.written()")
+    wait_for_address(page)
     before = page.evaluate("history.length")
     calm.client.delay, calm.client.asked[:] = 0.25, []
     page.locator(".edit-label").click()
@@ -219,14 +234,15 @@ def test_a_drag_asks_one_question_at_a_time_and_is_one_step_back(calm: Fake, wat
     shown = page.locator(".edit-label").text_content()
     page.mouse.up()
     calm.client.delay = 0.0
+    eventually(page, lambda: {ask.scores for ask in edited() if ask.view.edits == edits(page)} == {False, True})
     page.wait_for_function("!lmscope.busy.isOut()")
     took = time.monotonic() - start
-    page.evaluate("lmscope.view.written()")
+    wait_for_address(page)
     final = edits(page)[0]
     assert isinstance(final, HeadScale)
     assert final.by > 0.5
     assert f"× {final.by:g}" in (shown or ""), "the slider is not moved by an answer"
-    strengths = [ask.view.edits[0].by for _, ask in calm.client.asked if type(ask).__name__ == "TokensAsk"]
+    strengths = [ask.view.edits[0].by for ask in edited()]
     # Each answer takes a quarter of a second, and one question is out at a time; the released value comes on top.
     assert 2 <= len(set(strengths)) <= took / 0.25 + 2, "one question at a time, not every move"
     assert strengths[-1] == final.by, "the last question is the released value"
@@ -241,5 +257,6 @@ def test_changing_the_model_leaves_edits_behind_and_says_so(calm: Fake, watched:
     page.locator("#picker-button").click()
     page.get_by_role("button", name="all-minilm-l6-v2 on disk").click()
     expect(page.locator("#announcer")).to_contain_text("One edit belonged to the former model")
+    wait_for_address(page)
     page.go_back()
     expect(page.locator(".edit-label")).to_have_text("L5 head 3 off")

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from backend.schema import HeadsAsk, SummariesAsk, View
 from frontend.app import create_app
 from frontend.settings import Settings
-from tests.browser.conftest import Fake, Served, Watched, eventually
+from tests.browser.conftest import Fake, Served, Watched, eventually, steady, wait_for_address
 from tests.browser.fake import FakeClient
 from tests.browser.made_up import MadeUpClient, link
 
@@ -47,11 +47,14 @@ def test_figure_one_has_a_dot_for_each_head_and_the_table_a_row_and_both_say_wha
     page.wait_for_function("!lmscope.busy.isOut()")
     before = len([ask for _, ask in made.client.asked if isinstance(ask, HeadsAsk)])
     page.evaluate("lmscope.view.update({focus: {token: 3}})")
-    page.wait_for_timeout(300)
+    wait_for_address(page)  # which follows later than a question would
     assert len([ask for _, ask in made.client.asked if isinstance(ask, HeadsAsk)]) == before
 
     # A change of colour does not fill the table again, and what is undefined is said, not drawn as zero.
-    page.evaluate("document.querySelector('#heads-table .ag-body-viewport').scrollTop = 900")
+    page.wait_for_function(
+        "((body) => { body.scrollTop = 900; return body.scrollTop === 900; })"
+        "(document.querySelector('#heads-table .ag-body-viewport'))"
+    )
     page.get_by_role("combobox", name="Statistic").select_option("first")
     expect(page.locator("#heads-figure .ytitle")).to_contain_text("First token")
     assert page.evaluate("document.querySelector('#heads-table .ag-body-viewport').scrollTop") == 900
@@ -72,8 +75,9 @@ def test_figure_one_has_a_dot_for_each_head_and_the_table_a_row_and_both_say_wha
 
 def test_a_dot_opens_its_head_with_the_same_view(made: Fake, watched: Watched) -> None:
     page = show(watched, made, edits=[OFF])
-    box = page.locator("#heads-figure .scatterlayer .trace").first.locator(".point").nth(13).bounding_box()
-    assert box is not None
+    box = steady(page, page.locator("#heads-figure .scatterlayer .trace").first.locator(".point").nth(13).bounding_box)
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    expect(page.locator("#heads-figure .hovertext").first).to_be_visible()  # Plotly clicks on what it hovers over
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.wait_for_url(re.compile(r"/attention#v="))
     expect(page.locator("#head-title")).to_have_text("Layer 1 · head 4")
@@ -121,8 +125,10 @@ def test_everything_can_be_taken_away(made: Fake, watched: Watched) -> None:
     page = show(watched, made)
     for menu in ("Download the figure", "Download the table"):
         page.get_by_role("button", name=menu).click()
+        expect(page.locator(".menu-box:popover-open button").first).to_be_visible()
         entries = page.locator(".menu-box:popover-open button").all_inner_texts()
         page.keyboard.press("Escape")
+        expect(page.locator(".menu-box:popover-open")).to_have_count(0)
         for entry in entries:
             page.get_by_role("button", name=menu).click()
             with page.expect_download() as waiting:

@@ -12,7 +12,7 @@ from hypothesis import Phase, given, settings
 from playwright.sync_api import Browser, Page, expect
 
 from backend.schema import Focus, HeadName, HeadScale, HeadSet, Reading, Region, Turn, View
-from tests.browser.conftest import SHOWN, Fake, Watched, eventually
+from tests.browser.conftest import SHOWN, Fake, Watched, eventually, wait_for_address
 from tests.schema.forms import views
 
 pytestmark = pytest.mark.browser
@@ -120,12 +120,8 @@ def test_no_damaged_link_breaks_the_browser(calm: Fake, watched: Watched) -> Non
 def test_browser_links_open_in_python(calm: Fake, watched: Watched) -> None:
     page = watched.open(calm.url)
     page.evaluate("lmscope.edits.off(5, 3); lmscope.view.update({focus: {token: 4, heads: [{layer: 5, head: 3}]}})")
+    eventually(page, lambda: bool(View.from_link(page.url).focus.heads))  # written a moment after it was set
     view = View.from_link(page.url)
-    for _ in range(50):  # a focus is written a moment after it was set
-        if view.focus.heads:
-            break
-        page.wait_for_timeout(100)
-        view = View.from_link(page.url)
     assert view.edits == (HeadScale(layer=5, head=3, by=0.0),)
     assert view.focus.heads == (HeadName(layer=5, head=3),)
     assert view.text == page.evaluate("lmscope.view.get().text")
@@ -157,9 +153,9 @@ def test_a_part_of_the_page_that_fails_takes_the_link_from_nobody(calm: Fake, wa
 
 def damage_is_said(page: Page, name: str) -> None:
     expect(page.locator("#link-notice")).to_contain_text("This link cannot be opened")
+    expect(page.locator("[role=option]").first).to_have_text("When")
     page.wait_for_function("!lmscope.busy.isOut()")
     assert page.evaluate("lmscope.view.get().model") == "smollm2-135m-instruct", name
-    expect(page.locator("[role=option]").first).to_have_text("When")
     page.wait_for_timeout(400)
     assert page.url.endswith(BAD[name]), f"{name}: it can be corrected"
     page.evaluate("lmscope.view.update({text: 'Another'}, {push: true})")
@@ -208,6 +204,7 @@ def test_choosing_another_model_instead_of_fetching_goes_on(calm: Fake, watched:
 
 def test_back_and_forward_restore_text_edit_and_instrument(calm: Fake, watched: Watched) -> None:
     page = watched.open(calm.url)
+    wait_for_address(page)
     first = page.url
     page.locator("#text").fill("Second text")
     page.locator("#run").click()
@@ -220,6 +217,7 @@ def test_back_and_forward_restore_text_edit_and_instrument(calm: Fake, watched: 
     page.go_back()
     page.wait_for_url("**/attention#v=1*")
     expect(page.locator(".edit")).to_have_count(1)
+    wait_for_address(page)
     page.go_back()
     expect(page.locator(".edit")).to_have_count(0)
     expect(page.locator("#text")).to_have_value("Second text")
@@ -234,13 +232,14 @@ def test_back_and_forward_restore_text_edit_and_instrument(calm: Fake, watched: 
 
 def test_focus_replaces_and_survives_back(calm: Fake, watched: Watched) -> None:
     page = watched.open(calm.url)
+    wait_for_address(page)
     before = page.evaluate("history.length")
     for token in range(6):
         page.evaluate(f"lmscope.view.update({{focus: {{token: {token}}}}})")
-    page.wait_for_timeout(400)
+    wait_for_address(page)
     assert page.evaluate("history.length") == before
     page.evaluate("lmscope.view.update({focus: {token: 7}}); lmscope.edits.off(1, 1)")
-    page.evaluate("lmscope.view.written()")
+    wait_for_address(page)
     assert page.evaluate("history.length") == before + 1
     page.go_back()
     page.wait_for_function("lmscope.view.get().edits.length === 0 && lmscope.view.get().focus.token === 7")

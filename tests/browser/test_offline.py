@@ -1,12 +1,12 @@
 """No request leaves the machine; the pages work behind a reverse proxy and without their server for a while."""
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from backend.schema import Problem
 from frontend.app import create_app
 from frontend.settings import Settings
-from tests.browser.conftest import SHOWN, Fake, Served, Watched
+from tests.browser.conftest import SHOWN, Fake, Served, Watched, eventually
 from tests.browser.fake import FakeClient
 
 pytestmark = pytest.mark.browser
@@ -20,8 +20,7 @@ def test_every_request_stays_on_the_machine(calm: Fake, watched: Watched) -> Non
         page.wait_for_function("!lmscope.busy.isOut()")
     page.locator("#picker-button").click()
     page.locator("#theme-button").click()
-    page.wait_for_timeout(300)
-    assert len(watched.requests) > 20
+    eventually(page, lambda: len(watched.requests) > 20 and len(watched.sockets) >= 1)
     assert watched.outside == []
     assert len(watched.sockets) == 1, "one websocket a tab"
     assert watched.errors == []
@@ -56,7 +55,7 @@ def test_behind_a_reverse_proxy_under_a_path(watched: Watched) -> None:
     app = create_app(Settings(path="/tools/lmscope/"), FakeClient())
     with Served(Proxy(app.server, "/tools/lmscope/")) as served:
         page = watched.open(f"{served.url}/tools/lmscope/")
-        assert "/tools/lmscope/attention#v=1" in page.url
+        eventually(page, lambda: "/tools/lmscope/attention#v=1" in page.url)
         page.locator("#rail a[data-instrument=heads]").click()
         page.wait_for_url("**/tools/lmscope/heads#v=1*")
         page.reload()
@@ -88,11 +87,17 @@ def test_without_websockets_answers_still_come(watched: Watched) -> None:
         page.close()
 
 
+def answered(page: Page) -> None:
+    """All that the attention page asks at first has come."""
+    expect(page.locator(".chip.scored").first).to_be_visible()
+    page.wait_for_function("lmscope.attention.page.overview && !lmscope.busy.isOut()")
+
+
 def test_a_server_that_goes_away_is_said_and_comes_back_by_itself(watched: Watched) -> None:
     client = FakeClient()
     with Served(create_app(Settings(), client).server) as served:
         page, port = watched.open(served.url), served.port
-        page.wait_for_function("!lmscope.busy.isOut()")
+        answered(page)
     expect(page.locator("#tab-notice")).to_contain_text("The server does not answer")
     expect(page.locator("#status")).to_contain_text("Server lost")
     expect(page.locator(".notice:visible")).to_have_count(1)
@@ -106,7 +111,7 @@ def test_a_server_that_goes_away_is_said_and_comes_back_by_itself(watched: Watch
 def test_run_on_a_server_that_just_died_says_so_at_once(watched: Watched) -> None:
     with Served(create_app(Settings(), FakeClient()).server) as served:
         page = watched.open(served.url)
-        page.wait_for_function("!lmscope.busy.isOut()")
+        answered(page)
     page.locator("#run").click()
     expect(page.locator("#tab-notice")).to_contain_text("The server does not answer", timeout=5000)
     expect(page.locator("#status")).to_contain_text("Server lost")

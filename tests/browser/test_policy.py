@@ -122,6 +122,7 @@ def test_no_script_that_was_injected_runs(made: Fake, page: Page, watched: Watch
     page.wait_for_function("(window.refused || []).length >= 6")
     assert page.evaluate("window.injected === undefined")
     assert all(found.startswith("script-src") for found in refused(page))
+    eventually(page, lambda: len(watched.refused) >= 6)  # the console hears of each
     watched.outside.clear()
     watched.refused.clear()
 

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from backend.schema import Ability, Problem, TabEvent, TokensAsk, Waiting
-from tests.browser.conftest import Fake, Watched, eventually
+from tests.browser.conftest import Fake, Watched, eventually, steady, wait_for_address
 from tests.browser.fake import job
 
 pytestmark = pytest.mark.browser
@@ -19,7 +19,7 @@ def test_first_visit_shows_the_example_of_the_default_model_and_each_tab_speaks_
     calm: Fake, watched: Watched
 ) -> None:
     page = watched.open(calm.url)
-    assert page.url.startswith(f"{calm.url}/attention#v=1")
+    eventually(page, lambda: page.url.startswith(f"{calm.url}/attention#v=1"))
     assert page.evaluate("lmscope.view.get().model") == "smollm2-135m-instruct"
     expect(page.locator("#picker-button")).to_contain_text("Llama · 30 × 9 · float32 · cpu · 538 MB")
     expect(page.locator("[role=option]").first).to_have_text("When")
@@ -88,7 +88,9 @@ def test_a_refusal_is_shown_in_its_place_and_ends_with_the_next_answer(calm: Fak
     # A question that was replaced is no error.
     page.wait_for_function("!lmscope.busy.isOut()")
     calm.client.refuse["tokens"] = TOO_LONG.model_copy(update={"type": "replaced"})
+    before = len(calm.client.asked)
     page.locator("#run").click()
+    eventually(page, lambda: any(isinstance(ask, TokensAsk) for _, ask in calm.client.asked[before:]))
     page.wait_for_function("!lmscope.busy.isOut()")
     expect(page.locator(".notice")).to_have_count(0)
     calm.client.refuse.clear()
@@ -121,7 +123,8 @@ def test_a_stopped_heads_page_marks_figure_and_table_as_old(calm: Fake, watched:
 def test_one_refusal_is_explained_once(calm: Fake, watched: Watched) -> None:
     page = watched.open(calm.url)
     page.evaluate("lmscope.view.update({focus: {heads: [{layer: 5, head: 3}]}})")
-    page.wait_for_function("!lmscope.busy.isOut()")
+    expect(page.locator("#head-panel")).to_have_attribute("data-head", "5.3")
+    page.wait_for_function("lmscope.attention.page.overview && !lmscope.busy.isOut()")
     for number, name in enumerate(("tokens", "attention", "head")):
         calm.client.refuse[name] = TOO_LONG.model_copy(update={"request": f"request-{number}"})
     page.locator("#text").fill("Far too long")
@@ -142,9 +145,10 @@ def test_scores_of_other_edits_do_not_colour_a_text_whose_scores_were_refused(ca
 
 def test_waiting_is_shown_without_moving_anything(calm: Fake, watched: Watched) -> None:
     page = watched.open(calm.url)
+    expect(page.locator(".chip.scored").first).to_be_visible()
     page.wait_for_function("!lmscope.busy.isOut()")
     calm.client.held = True
-    before = [page.locator(place).bounding_box() for place in ("#strip", "#edits")]
+    before = steady(page, lambda: [page.locator(place).bounding_box() for place in ("#strip", "#edits")])
     page.locator("#run").click()
     expect(page.locator(".strip-panel.is-waiting")).to_be_visible()
     expect(page.locator(".strip-panel.is-waiting-long")).to_be_visible()
@@ -158,7 +162,7 @@ def test_tokens_and_scores_come_without_moving_the_edit_bar(calm: Fake, watched:
     page = watched.page
     page.goto(calm.url)
     page.wait_for_function("window.lmscope && lmscope.view && lmscope.view.get()")
-    before = page.locator("#edits").bounding_box()
+    before = steady(page, page.locator("#edits").bounding_box)
     calm.client.held = False
     page.wait_for_function("document.querySelector('.chip.scored') && !lmscope.busy.isOut()")
     assert page.locator("#edits").bounding_box() == before
@@ -168,22 +172,24 @@ def test_what_a_model_cannot_show_is_greyed_with_the_reason(calm: Fake, watched:
     kept = calm.client.shelf
     cannot = {"attention": Ability(can=True), "heads": Ability(can=False, why="It has no heads that can be read.")}
     calm.client.shelf = (kept[0].model_copy(update={"can": cannot}), *kept[1:])
-    page = watched.open(calm.url)
-    calm.client.shelf = kept
-    entry = page.locator("#rail a[data-instrument=heads]")
-    expect(entry).to_have_class(re.compile("cannot"))
-    expect(entry).to_have_attribute("title", "Heads: It has no heads that can be read.")
+    try:
+        page = watched.open(calm.url)
+        entry = page.locator("#rail a[data-instrument=heads]")
+        expect(entry).to_have_class(re.compile("cannot"))
+        expect(entry).to_have_attribute("title", "Heads: It has no heads that can be read.")
+    finally:
+        calm.client.shelf = kept
 
 
 def test_queue_position_stop_and_a_model_that_is_loaded(calm: Fake, watched: Watched) -> None:
     page = watched.open(calm.url)
     page.wait_for_function("!lmscope.busy.isOut()")
     waiting = Waiting(question="q", instrument="attention", model="smollm2-135m-instruct", state="waiting", position=3)
-    eventually(page, lambda: bool(calm.client.open_tabs))
+    tab = page.evaluate("lmscope.tab.id")
+    eventually(page, lambda: tab in calm.client.open_tabs)
     calm.served.call(lambda: calm.client.tell(TabEvent(questions=(waiting,))))
     expect(page.locator("#status")).to_contain_text("3rd in line")
     page.locator("#status .stop").click()
-    tab = page.evaluate("lmscope.tab.id")
     eventually(page, lambda: tab in calm.client.stopped)
 
     # A model that is loaded shows how far it is and how long it takes.
@@ -216,9 +222,9 @@ def test_the_picker_says_what_a_model_is_and_cannot_show_asks_the_chosen_one_and
     expect(panel).to_contain_text("no token is predicted from its left")
     page.get_by_role("button", name="all-minilm-l6-v2 on disk").click()
     expect(page.locator("#picker-button")).to_contain_text("all-minilm-l6-v2")
-    page.wait_for_function("!lmscope.busy.isOut()")
-    eventually(page, lambda: calm.client.asked[-1][1].view.model == "all-minilm-l6-v2")
-    page.evaluate("lmscope.view.written()")
+    tokens = lambda: [ask.view.model for _, ask in calm.client.asked if isinstance(ask, TokensAsk)]  # noqa: E731
+    eventually(page, lambda: tokens()[-1] == "all-minilm-l6-v2")
+    wait_for_address(page)
     page.go_back()
     expect(page.locator("#picker-button")).to_contain_text("smollm2-135m-instruct")
 
@@ -233,7 +239,7 @@ def test_the_picker_says_what_a_model_is_and_cannot_show_asks_the_chosen_one_and
 def test_theme_is_remembered_and_never_flashes(calm: Fake, watched: Watched) -> None:
     page = watched.open(calm.url)
     now = "document.documentElement.getAttribute('data-mantine-color-scheme')"
-    assert page.evaluate(now) == "light"
+    page.wait_for_function(f"{now} === 'light'")
     page.locator("#theme-button").click()
     page.locator("#theme-button").click()
     page.wait_for_function(f"{now} === 'dark'")
@@ -245,7 +251,7 @@ def test_theme_is_remembered_and_never_flashes(calm: Fake, watched: Watched) -> 
     page.wait_for_function("window.lmscope && lmscope.view && lmscope.view.get()")
     assert page.evaluate("window.firstTheme") == "dark"
     assert page.evaluate(now) == "dark"
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 24, 29)"
+    expect(page.locator("body")).to_have_css("background-color", "rgb(20, 24, 29)")
 
 
 def test_a_continuation_is_part_of_the_question_and_chat_turns_are_made_and_templated(
@@ -262,7 +268,7 @@ def test_a_continuation_is_part_of_the_question_and_chat_turns_are_made_and_temp
     page.get_by_role("button", name="turn", exact=True).click()
     page.locator(".turn textarea").nth(1).fill("Hello back")
     page.keyboard.press("Control+Enter")
-    page.wait_for_function("lmscope.view.get().turns !== null")
+    page.wait_for_function("lmscope.view.get().turns?.[1]?.content === 'Hello back'")
     view = page.evaluate("lmscope.view.get()")
     assert [turn["role"] for turn in view["turns"]] == ["user", "assistant"]
     assert view["turns"][1]["content"] == "Hello back"
