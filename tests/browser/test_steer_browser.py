@@ -234,7 +234,7 @@ def test_axe_finds_nothing_and_nothing_moves(made: Fake, watched: Watched, theme
     expect(page.locator("#write-edited .write-end")).to_be_visible()
     page.wait_for_function("!lmscope.busy.isOut()")
     more = page.locator(f"[data-slider='{SENTIMENT}'] summary")
-    more.evaluate("each => each.scrollIntoView({block: 'center'})")  # not under the bar that stays
+    more.evaluate("each => scrollBy(0, each.getBoundingClientRect().top - 650)")  # between the bars that stay
     more.click()
     tops = (
         "['steer-shift-panel', 'write-panel'].map((id) => document.getElementById(id).getBoundingClientRect().height)"
