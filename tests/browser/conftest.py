@@ -283,9 +283,16 @@ def steady(page: Page, read: Callable[[], Any]) -> Any:
     return seen[-1]
 
 
+ADDRESSED = """() => {
+    const { canonical, compact, whole, unpack, get } = lmscope.view;
+    const said = (view) => canonical(compact(view));
+    return unpack(location.hash).then((short) => said(whole(short)) === said(get()), () => false);
+}"""
+
+
 def wait_for_address(page: Page) -> None:
     """Until the address, which follows a moment later, says what is shown."""
-    page.wait_for_function("lmscope.view.pack(lmscope.view.get()).then((hash) => hash === location.hash)")
+    page.wait_for_function(ADDRESSED)
 
 
 @pytest.fixture
