@@ -23,6 +23,12 @@ WIDTH = 32
 """Of the tiny Llama."""
 POSITIVE = {"kind": "steer", "steer": SENTIMENT, "by": 1.0}
 EDITS = "lmscope.view.get().edits.map((edit) => [edit.kind, edit.by, edit.at])"
+ANSWERED = """(by) => {
+    const {shift} = lmscope.steer, written = lmscope.steer.write.text();
+    return shift.edits()?.[0]?.by === by && shift.text() && JSON.parse(shift.text().key).view.edits[0].by === by
+        && written.view?.edits[0]?.by === by && !written.running && written.ended.edited && written.ended.unedited;
+}"""
+"""Whether all that is shown belongs to this strength: keys that come slowly are answered one by one."""
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +51,13 @@ def show(watched: Watched, made: Fake, **view: Any) -> Page:
     page = watched.open(link(made.url, "steer", **({"text": TEXT, "sampling": {"tokens": 4}} | view)))
     expect(page.locator("#steer-kl")).to_contain_text("nats")
     page.wait_for_function("!lmscope.busy.isOut()")
-    page.wait_for_function("lmscope.tab.send('')")  # the websocket, over which words come, is open
+    listening(page)
     return page
+
+
+def listening(page: Page) -> None:
+    """The websocket, over which words come, is open."""
+    page.wait_for_function("lmscope.tab.send('')")
 
 
 def slider(page: Page, id: str = SENTIMENT) -> Locator:
@@ -182,6 +193,7 @@ def test_a_pad_moves_two_and_a_direction_says_where_it_acts(watched: Watched, ma
     expect(slider(page, FORMAL)).to_have_value("5.5")
     expect(page.locator("#steer-shares thead")).to_have_text("wordlogitsentimentregister")
     pad = page.locator("#steer-pad")
+    settled(page)  # nothing that comes above it moves it from under the hand
     pad.scroll_into_view_if_needed()
     box = pad.bounding_box()
     assert box is not None
@@ -221,6 +233,7 @@ def test_written_words_carry_their_number_and_become_the_text(watched: Watched, 
     page.locator("#steer-attention-note").get_by_role("button", name="its attention").click()
     page.wait_for_url("**/attention#v=1*")
     assert page.evaluate("lmscope.view.get().continuation") == " word100 word101 word102 word103"
+    settled(page)  # the edit bar is drawn anew for the page that was opened
     page.locator("#compare").check()
     expect(page.locator("#side-place")).to_contain_text("there is no difference to show")
 
@@ -230,6 +243,7 @@ def test_axe_finds_nothing_and_nothing_moves(made: Fake, watched: Watched, theme
     page = watched.look(width, theme)
     page.goto(link(made.url, "steer", text=TEXT, edits=[POSITIVE], sampling={"tokens": 4}))
     expect(page.locator("#steer-kl-text")).to_contain_text("nats")
+    listening(page)
     page.locator("#write-go").click()
     expect(page.locator("#write-edited .write-end")).to_be_visible()
     page.wait_for_function("!lmscope.busy.isOut()")
@@ -259,13 +273,15 @@ def test_a_whole_path_through_a_real_model(whole: Whole, watched: Watched) -> No
         view = View(model=model, text="The cat sat", sampling={"tokens": 8})
         page = watched.open(view.link("steer", whole.url))
         expect(page.locator(".slider-evidence")).to_have_text("No evidence: nothing was measured on held-out texts.")
+        listening(page)
         slider(page, made.id).focus()
         for _ in range(3):
             page.keyboard.press("PageUp")
+        by = page.evaluate("lmscope.view.get().edits[0].by")
+        page.wait_for_function(ANSWERED, arg=by)
         expect(page.locator("#write-edited .write-end")).to_be_visible()
         expect(page.locator("#steer-kl-text")).to_contain_text("nats")
         expect(page.locator("#write-note")).to_contain_text("mood acted on 7 of 7 written tokens")
-        by = page.evaluate("lmscope.view.get().edits[0].by")
         steered = view.model_copy(update={"edits": (Steer(steer=made.id, by=by),), "compare": True})
         answer = client.steer(steered, over="text")
         shown = page.evaluate("[lmscope.steer.shift.answer().kl, lmscope.steer.shift.text().kl]")
