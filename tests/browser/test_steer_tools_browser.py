@@ -175,6 +175,7 @@ def test_a_shelf_that_was_refused_is_asked_for_again(made: Fake, watched: Watche
     watched.page.goto(link(made.url, "steer"))
     expect(watched.page.locator("#steers-notice")).to_contain_text("The model is being loaded")
     made.client.refuse.clear()
+    watched.page.wait_for_function("!lmscope.busy.isOut()")  # while a question is out it is not asked again
     watched.page.evaluate("lmscope.view.ask()")
     expect(watched.page.locator("#steers-notice .notice")).to_have_count(0)
     expect(watched.page.locator("#inside-steer option").first).to_contain_text("sentiment")
