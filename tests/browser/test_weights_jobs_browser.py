@@ -39,12 +39,15 @@ def shown(page: Page, name: str, traces: int) -> None:
 
 
 def choose(page: Page, panel: str, kind: str) -> None:
+    """And until it was looked for among what is known: then the button is drawn for the last time."""
     page.locator(f"label:has(input[name=weights-{panel}-kind][value={kind}])").click()
+    page.wait_for_function("!lmscope.busy.isOut()")
 
 
 def test_every_head_is_measured_and_colours_the_map_as_it_comes(watched: Watched, made: Fake) -> None:
     made.client.slow_jobs = True
     page = watched.open(link(made.url, "weights", model=MODEL, text="The capital", focus=HEAD))
+    settled(page)  # the button is drawn anew when nothing was found that is known already
     page.locator("#weights-measure").click()
     expect(page.locator("#weights-map-state .measuring-words")).to_contain_text("10 of 30 · 4 s left")
     first, last = page.locator("#weights-cell-0-0"), page.locator("#weights-cell-29-8")
@@ -53,6 +56,7 @@ def test_every_head_is_measured_and_colours_the_map_as_it_comes(watched: Watched
     made.client.slow_jobs = False
     eventually(page, lambda: last.evaluate("each => each.style.background") != "")
     assert asked(made, SummariesAsk)[-1].reading == "folded"
+    expect(page.locator("#weights-map-state .measuring")).to_have_count(0)
     page.locator("#weights-map-colour").select_option("rank")
     expect(page.locator("#weights-map-legend")).to_contain_text("effective rank")
     page.get_by_label("Letters only").check(force=True)
@@ -60,6 +64,7 @@ def test_every_head_is_measured_and_colours_the_map_as_it_comes(watched: Watched
     page.locator("#weights-map-table summary").click()
     expect(page.locator("#weights-map-table tbody tr")).to_have_count(270)
     expect(page.locator("#weights-map-table tbody tr").nth(9).locator(".map-pair")).to_have_count(2)
+    expect(page.locator("#weights-map-state .measuring")).to_have_count(0)  # the table is drawn no more
     assert asked(made, TablesAsk)[-1].filters.letters
     page.locator("#weights-map-table tbody button").nth(9).click()
     expect(page.locator("#weights-head-title")).to_have_text("Head 1.0")
@@ -68,6 +73,7 @@ def test_every_head_is_measured_and_colours_the_map_as_it_comes(watched: Watched
 def test_studies_and_two_models_show_figures_with_intervals_tables_and_refusals(watched: Watched, made: Fake) -> None:
     made.client.slow_jobs = False
     page = watched.open(link(made.url, "weights", model=MODEL, text="The capital", focus=HEAD))
+    settled(page)
     for kind, traces, rows in (("keep", 6, 18), ("similarity", 9, 21)):
         choose(page, "studies", kind)
         page.locator("#weights-studies-go").click()
@@ -83,6 +89,7 @@ def test_studies_and_two_models_show_figures_with_intervals_tables_and_refusals(
     count.fill("40")
     count.press("Enter")
     expect(page.locator("#weights-keep-picture")).to_be_hidden()  # other numbers, another question
+    page.wait_for_function("!lmscope.busy.isOut()")  # they are looked for, too
     made.client.slow_jobs = True
     page.locator("#weights-studies-go").click()
     expect(page.locator("#weights-studies-state .measuring")).to_be_visible()
