@@ -47,13 +47,26 @@
     ];
   }
 
-  /** Keep the keyboard where it was when a row of controls is drawn anew. */
+  const held = new Map(); // place → what it shows once the button in it that is pressed was let go
+
+  /** Draw a row of controls anew: not under a hand that presses one of them, and with the keyboard where it was. */
   function redraw(place, parts) {
+    if (held.has(place) || place.querySelector(":active")) return void hold(place, parts);
     const had = place.contains(document.activeElement) ? document.activeElement.id || document.activeElement.textContent : null;
     place.replaceChildren(...parts);
     if (had === null) return;
     const again = [...place.querySelectorAll("button, select, input")].find((each) => (each.id || each.textContent) === had && !each.disabled);
     (again || place.querySelector("button:not(:disabled)"))?.focus({ preventScroll: true });
+  }
+
+  /** A click is heard only by the button that was pressed. */
+  function hold(place, parts) {
+    const isHeld = held.has(place);
+    held.set(place, parts);
+    if (isHeld) return;
+    const letGo = new AbortController();
+    const after = () => (letGo.abort(), setTimeout(() => { const last = held.get(place); held.delete(place); redraw(place, last); }));
+    for (const end of ["pointerup", "pointercancel", "keyup"]) window.addEventListener(end, after, { signal: letGo.signal });
   }
 
   /** Words of the vocabulary as chips, from ids. */

@@ -276,6 +276,27 @@ def test_a_continuation_is_part_of_the_question_and_chat_turns_are_made_and_temp
     expect(page.get_by_label("chat template")).to_be_checked()
 
 
+def test_a_button_that_is_pressed_is_not_drawn_anew_under_the_hand(calm: Fake, watched: Watched) -> None:
+    page = watched.open(calm.url)
+    page.evaluate("""() => {
+        window.clicked = [];
+        const place = document.createElement("div");
+        document.querySelector("main").prepend(place);
+        const button = (name) => lmscope.dom.h("button", {type: "button", onclick: () => clicked.push(name)}, name);
+        window.show = (name) => lmscope.panelParts.redraw(place, [button(name)]);
+        show("first");
+    }""")
+    page.get_by_role("button", name="first").hover()
+    page.mouse.down()
+    page.evaluate("show('second'); show('third')")
+    expect(page.get_by_role("button", name="first")).to_be_visible()
+    page.mouse.up()
+    expect(page.get_by_role("button", name="third")).to_be_visible()
+    assert page.evaluate("clicked") == ["first"]
+    page.get_by_role("button", name="third").click()
+    assert page.evaluate("clicked") == ["first", "third"]
+
+
 def test_an_unreachable_shelf_is_said_and_the_page_stays(calm: Fake, watched: Watched) -> None:
     calm.client.refuse["models"] = TOO_LONG.model_copy(
         update={"what": "No LMScope at http://127.0.0.1:1", "status": 503}
