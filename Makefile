@@ -59,10 +59,13 @@ bench: $(VENV)/.serves  ## attention against the bare model, BertViz, Transforme
 	@$(BIN)/lmscope bench attention --peer
 
 chromium:
-	@if command -v chromium chromium-browser google-chrome >/dev/null; then :; \
+	@if command -v chromium-headless-shell >/dev/null; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  echo 'Installing Chromium for the browser tests …'; \
-	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; \
+	  apt-get update -qq && for package in chromium-headless-shell chromium; do \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$package >/dev/null && break; \
+	  done; \
+	elif command -v chromium chromium-browser >/dev/null; then :; \
 	else \
 	  echo '!!! No Chromium was found, and it cannot be installed from here.'; \
 	  echo '!!! The browser tests WILL FAIL. Install chromium (apt, dnf, brew …) and run this again.'; \

@@ -13,28 +13,30 @@
   let printed = { looks: {}, statistics: {} }; // what the page brought with it: figure templates, names of statistics
   let unsubscribe = null;
   let read = null; // the text that a region belongs to
+  let resizing = null;
   let drawnTab = null; // what the head panel shows now, so that equal things are not drawn twice
 
   // ------------------------------------------------------------------ life of the page
 
   /** Called by Dash each time the page is put into the document. */
   function start(_page, given) {
-    if (unsubscribe) unsubscribe();
-    if (grid) grid.remove();
+    leave();
     overview = raw = head = asked = read = drawnTab = null;
     printed = given;
     grid = new lmscope.grid.Grid(place("grid"), { open: (heads) => focus({ heads }), hover: lmscope.gridPanel.card });
     controls();
     lmscope.panel.measure();
     unsubscribe = lmscope.view.subscribe((view) => (lmscope.view.isAt("attention-page") ? look(view) : leave()));
+    resizing = new ResizeObserver(() => drawHead(lmscope.view.get()));
+    resizing.observe(place("head-panel"));
     return true;
   }
 
   function leave() {
     if (unsubscribe) unsubscribe();
-    unsubscribe = null;
+    if (resizing) resizing.disconnect();
     if (grid) grid.remove();
-    grid = null;
+    unsubscribe = resizing = grid = null;
   }
 
   const focus = (patch) => lmscope.panel.focus(patch);
@@ -137,7 +139,7 @@
       button.tabIndex = mine ? 0 : -1;
     }
     if (!open || !head) return;
-    const now = JSON.stringify([tab, view.focus.side, view.focus.scale, tab === "map" ? null : view.focus.token, lmscope.theme.now(), Boolean(view.focus.region)]);
+    const now = JSON.stringify([tab, view.focus.side, view.focus.scale, tab === "map" ? null : view.focus.token, lmscope.theme.now(), Boolean(view.focus.region), tab === "lines" ? place("head-lines").clientWidth : null]);
     if (now === drawnTab) return;
     drawnTab = now;
     lmscope.head[tab](head, view);

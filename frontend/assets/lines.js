@@ -42,7 +42,7 @@
     const span = windowOn(head.names.length, head.token);
     const [first, last] = span;
     const step = last - first <= 60 ? 22 : 17;
-    const width = Math.max(320, place.clientWidth - 4);
+    const width = Math.max(240, place.clientWidth - 4);
     const left = Math.round(width * 0.3);
     const right = Math.round(width * 0.7);
     const y = (position) => (position - first) * step + step / 2 + 2;

@@ -80,11 +80,21 @@
     return answer.notices.filter((said) => !(strip && strip.notices.includes(said)));
   }
 
+  const small = matchMedia("(max-width: 40em)");
   let measuring = null;
 
-  /** Tell the style sheet how much of the window the shell takes, so that the pictures fill the rest. */
+  /**
+   * Tell the style sheet how much of the window the shell takes, so that the pictures fill the rest, and how much of it
+   * is scrolled away: on a small screen only the edits stay in sight.
+   */
+  function shell() {
+    const gone = small.matches ? document.getElementById("edits").offsetTop : 0;
+    const told = { "--shell": document.querySelector(".top").offsetHeight - gone, "--shell-gone": gone };
+    for (const [name, pixels] of Object.entries(told)) document.documentElement.style.setProperty(name, Math.round(pixels) + "px");
+  }
+
   function measure() {
-    measuring = measuring || new ResizeObserver(([top]) => document.documentElement.style.setProperty("--shell", Math.round(top.target.offsetHeight) + "px"));
+    measuring = measuring || new ResizeObserver(shell);
     measuring.observe(document.querySelector(".top"));
   }
 

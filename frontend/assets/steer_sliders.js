@@ -111,7 +111,7 @@
     const { h } = lmscope.dom;
     const found = card.evidence;
     const line = (name, each, random) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, each.n), h("td", {}, nats(each.mean)), h("td", {}, nats(each.low) + " to " + nats(each.high)), h("td", {}, nats(random.mean) + " (" + nats(random.low) + " to " + nats(random.high) + ")"));
-    const table = found && h("div.scrolls", {}, h("table.numbers", {}, h("caption", {}, "NLL at +1 minus NLL at −1, nats a token, means over texts with 95 % intervals"),
+    const table = found && h("div.scrolls", { tabindex: "0", role: "region", "aria-label": "Evidence of " + card.name }, h("table.numbers", {}, h("caption", {}, "NLL at +1 minus NLL at −1, nats a token, means over texts with 95 % intervals"),
       h("thead", {}, h("tr", {}, ["texts", "n", "mean", "interval", chance(card).slice(2)].map((name) => h("th", { scope: "col" }, name)))),
       h("tbody", {}, line(card.plus, found.plus, found.random_plus), line(card.minus, found.minus, found.random_minus))));
     const { data } = card;

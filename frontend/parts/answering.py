@@ -4,15 +4,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import plotly.graph_objects as go
-from dash import ClientsideFunction, Input, clientside_callback, dcc
-from dash.exceptions import PreventUpdate
+from dash import dcc
 from pydantic import BaseModel
 
 from frontend.figures.theme import Theme
 from frontend.parts.asking import client
-from frontend.parts.panel import asked_by, theme_of
+from frontend.parts.panel import Asked, asked_by, heard, theme_of
 
-Stored = dict[str, Any] | None
 Draw = Callable[[Mapping[str, Any], Theme], go.Figure]
 
 
@@ -36,22 +34,20 @@ def answer(ids: Answering, forms: Mapping[str, type[BaseModel]], draw: Draw | No
     if draw is None:
 
         @asked_by(ids.ask, ids.told, ids.notice)
-        async def ask(asked: Stored, tab: str | None) -> tuple[dict[str, Any], None]:
+        async def ask(asked: Asked, tab: str | None) -> tuple[dict[str, Any], None]:
             return await told(asked, forms, tab), None
 
     else:
 
         @asked_by(ids.ask, ids.told, ids.notice, ids.figure)
-        async def show(asked: Stored, theme: str | None, tab: str | None) -> tuple[go.Figure, dict[str, Any], None]:
+        async def show(asked: Asked, theme: str | None, tab: str | None) -> tuple[go.Figure, dict[str, Any], None]:
             found = await told(asked, forms, tab)
             return draw(found["answer"], theme_of(theme)), found, None
 
-    clientside_callback(ClientsideFunction("panelAsks", "told"), Input(ids.told, "data"))
+    heard("panelAsks", {"told": ids.told})
 
 
-async def told(asked: Stored, forms: Mapping[str, type[BaseModel]], tab: str | None) -> dict[str, Any]:
+async def told(asked: Asked, forms: Mapping[str, type[BaseModel]], tab: str | None) -> dict[str, Any]:
     """The answer, with the key of its question."""
-    if asked is None:
-        raise PreventUpdate
     found = await client(tab).raw(forms[asked["kind"]].model_validate(asked["ask"]))
     return {"name": asked["name"], "answer": found, "key": asked["key"]}

@@ -5,18 +5,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import plotly.graph_objects as go
-from dash import ClientsideFunction, Input, Output, State, callback, clientside_callback, dcc, no_update
-from dash.exceptions import PreventUpdate
+from dash import Input, Output, State, callback, dcc, no_update
 from pydantic import BaseModel
 
 from backend.schema import Job
 from frontend.figures.theme import Theme
 from frontend.parts import ids as shell
 from frontend.parts.asking import client
-from frontend.parts.panel import asked_by, theme_of
+from frontend.parts.panel import Asked, asked_by, heard, theme_of
 from lmscope.client import Refused
 
-Stored = dict[str, Any] | None
 Answer = Mapping[str, Any]
 Draw = Callable[[Answer, Mapping[str, Any], Theme], go.Figure]
 """What a job found, how it shall be drawn, and the theme."""
@@ -46,53 +44,48 @@ def follow(
     """
 
     @asked_by(ids.ask, ids.began, ids.notice)
-    async def start(asked: Stored, tab: str | None) -> tuple[dict[str, Any], None]:
+    async def start(asked: Asked, tab: str | None) -> tuple[dict[str, Any], None]:
         return await started(asked, forms, tab), None
 
-    @callback(Output(ids.notice, "data-stopped"), Input(ids.stop, "data"), State(shell.TAB, "data"))
-    async def stop(asked: Stored, tab: str | None) -> str:
-        return await stopped(asked, tab)
+    stopped_by(ids.stop, ids.notice)
 
     if draw is None:
 
         @asked_by(ids.look, ids.told, ids.look_notice)
-        async def look(asked: Stored, tab: str | None) -> tuple[dict[str, Any], None]:
+        async def look(asked: Asked, tab: str | None) -> tuple[dict[str, Any], None]:
             return await told(asked, tab), None
 
     else:
 
         @asked_by(ids.look, ids.told, ids.look_notice, ids.figure)
-        async def show(asked: Stored, theme: str | None, tab: str | None) -> tuple[Any, dict[str, Any], None]:
+        async def show(asked: Asked, theme: str | None, tab: str | None) -> tuple[Any, dict[str, Any], None]:
             found = await told(asked, tab)
-            drawn = (asked or {}).get("drawn") or {}
             figure: go.Figure | Any = no_update
             if found["answer"] is not None:
-                figure = draw(found["answer"], drawn, theme_of(theme))
+                figure = draw(found["answer"], found["drawn"], theme_of(theme))
             return figure, found, None
 
     heard(hears, {"began": ids.began, "told": ids.told})
 
 
-def heard(asset: str, stores: Mapping[str, str]) -> None:
-    """Let an asset's functions, by name, hear what comes into stores, and of which."""
-    for name, store in stores.items():
-        clientside_callback(ClientsideFunction(asset, name), Input(store, "data"), State(store, "id"))
+def stopped_by(stop: str, notice: str) -> None:
+    """Register the callback that ends jobs; both are ids, and the place of refusals is told that it has happened."""
+
+    @callback(Output(notice, "data-stopped"), Input(stop, "data"), State(shell.TAB, "data"), prevent_initial_call=True)
+    async def end(asked: Asked, tab: str | None) -> str:
+        return await stopped(asked, tab)
 
 
-async def started(asked: Stored, forms: Mapping[str, type[BaseModel]], tab: str | None) -> dict[str, Any]:
+async def started(asked: Asked, forms: Mapping[str, type[BaseModel]], tab: str | None) -> dict[str, Any]:
     """Start what is asked, one job a form; an equal one that runs is shared."""
-    if asked is None:
-        raise PreventUpdate
     jobs = {
         each["kind"]: await client(tab).raw(forms[each["kind"]].model_validate(each["ask"])) for each in asked["asks"]
     }
     return {"key": asked["key"], "turn": asked["turn"], "jobs": {kind: job["id"] for kind, job in jobs.items()}}
 
 
-async def told(asked: Stored, tab: str | None) -> dict[str, Any]:
+async def told(asked: Asked, tab: str | None) -> dict[str, Any]:
     """How far a job is and what it has found; one that no server remembers has been lost."""
-    if asked is None:
-        raise PreventUpdate
     try:
         job = await client(tab).job(asked["id"])
     except Refused as refused:
@@ -104,9 +97,7 @@ async def told(asked: Stored, tab: str | None) -> dict[str, Any]:
     return {"answer": answer, "job": bare, "key": asked["key"], "drawn": asked.get("drawn") or {}}
 
 
-async def stopped(asked: Stored, tab: str | None) -> str:
+async def stopped(asked: Asked, tab: str | None) -> str:
     """End jobs that nobody looks at any more, or that a person stops."""
-    if asked is None:
-        raise PreventUpdate
     await gather(*(client(tab).cancel_job(id) for id in asked["ids"]), return_exceptions=True)
     return "yes"

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from dash import ClientsideFunction, Input, clientside_callback, dcc
-from dash.exceptions import PreventUpdate
+from dash import dcc
 
 from frontend.parts.asking import client
-from frontend.parts.panel import asked_by
+from frontend.parts.panel import asked_by, heard
 
 
 class KeptExamples:
@@ -28,11 +27,9 @@ def keeps(ids: KeptExamples) -> None:
     async def show(due: int | None, tab: str | None) -> tuple[list[dict[str, Any]], None]:
         return await cards(due, tab), None
 
-    clientside_callback(ClientsideFunction(ids.page, "kept"), Input(ids.kept, "data"))
+    heard(ids.page, {"kept": ids.kept})
 
 
 async def cards(due: int | None, tab: str | None) -> list[dict[str, Any]]:
     """What the server keeps, once somebody wants to know."""
-    if due is None:
-        raise PreventUpdate
     return [card.model_dump(mode="json") for card in await client(tab).examples()]

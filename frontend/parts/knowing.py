@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from dash import Input, Output, State, callback, dcc
-from dash.exceptions import PreventUpdate
 
 from backend.schema import LongAsk
 from frontend.parts import ids as shell
 from frontend.parts.asking import client
-from frontend.parts.following import Draw, Following, Stored, follow, heard
+from frontend.parts.following import Draw, Following, follow
+from frontend.parts.panel import Asked, heard
 from lmscope.client import Refused
 
 
@@ -29,18 +29,16 @@ class Knowing(Following):
 def know(ids: Knowing, forms: Mapping[str, type[LongAsk]], draw: Draw | None = None) -> None:
     """Register the callbacks of one kind of question: those of a job, and the look for one that has answered it."""
 
-    @callback(Output(ids.known, "data"), Input(ids.find, "data"), State(shell.TAB, "data"))
-    async def find(asked: Stored, tab: str | None) -> dict[str, Any]:
+    @callback(Output(ids.known, "data"), Input(ids.find, "data"), State(shell.TAB, "data"), prevent_initial_call=True)
+    async def find(asked: Asked, tab: str | None) -> dict[str, Any]:
         return await found(asked, forms, tab)
 
     follow(ids, forms, draw, hears="panelAnswers")
     heard("panelAnswers", {"knew": ids.known})
 
 
-async def found(asked: Stored, forms: Mapping[str, type[LongAsk]], tab: str | None) -> dict[str, Any]:
+async def found(asked: Asked, forms: Mapping[str, type[LongAsk]], tab: str | None) -> dict[str, Any]:
     """The job that has answered this; a refusal means that there is none, for nobody has asked yet."""
-    if asked is None:
-        raise PreventUpdate
     try:
         job = await client(tab).known(forms[asked["kind"]].model_validate(asked["ask"]))
     except Refused:

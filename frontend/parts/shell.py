@@ -7,6 +7,7 @@ from dash import ClientsideFunction, Input, Output, clientside_callback, dcc, ht
 
 from frontend.parts import ids, shelf, steers, strip  # noqa: F401  (their callbacks register on import)
 from frontend.parts.notice import notice_place
+from frontend.parts.panel import heard
 from frontend.parts.rail import rail
 
 POLITE: Any = {"aria-live": "polite"}
@@ -96,7 +97,4 @@ def _page() -> html.Div:
 clientside_callback(
     ClientsideFunction("shell", "start"), Output("started", "data"), Input(ids.SHELL, "id"), hidden=True
 )
-clientside_callback(ClientsideFunction("shell", "shelf"), Input(ids.SHELF, "data"))
-clientside_callback(ClientsideFunction("shell", "steers"), Input(ids.STEERS, "data"))
-clientside_callback(ClientsideFunction("shell", "tokens"), Input(ids.STRIP_TOKENS, "data"))
-clientside_callback(ClientsideFunction("shell", "scores"), Input(ids.STRIP_SCORES, "data"))
+heard("shell", {"shelf": ids.SHELF, "steers": ids.STEERS, "tokens": ids.STRIP_TOKENS, "scores": ids.STRIP_SCORES})

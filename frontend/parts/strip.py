@@ -3,11 +3,11 @@
 from typing import Any
 
 from dash import Input, Output, State, callback
-from dash.exceptions import PreventUpdate
 
 from backend.schema import TokensAsk, View
 from frontend.parts import ids
 from frontend.parts.asking import client
+from frontend.parts.panel import Asked
 
 
 @callback(
@@ -15,8 +15,9 @@ from frontend.parts.asking import client
     Output(ids.STRIP_NOTICE, "children"),
     Input(ids.QUESTION, "data"),
     State(ids.TAB, "data"),
+    prevent_initial_call=True,
 )
-async def show_tokens(question: dict[str, Any] | None, tab: str | None) -> tuple[dict[str, Any], None]:
+async def show_tokens(question: Asked, tab: str | None) -> tuple[dict[str, Any], None]:
     """The text as the model sees it."""
     return await _tokens(question, tab, scores=False), None
 
@@ -26,13 +27,12 @@ async def show_tokens(question: dict[str, Any] | None, tab: str | None) -> tuple
     Output(ids.SCORES_NOTICE, "children"),
     Input(ids.QUESTION, "data"),
     State(ids.TAB, "data"),
+    prevent_initial_call=True,
 )
-async def show_scores(question: dict[str, Any] | None, tab: str | None) -> tuple[dict[str, Any], None]:
+async def show_scores(question: Asked, tab: str | None) -> tuple[dict[str, Any], None]:
     """Surprisal, rank, probability and entropy of every token."""
     return await _tokens(question, tab, scores=True), None
 
 
-async def _tokens(question: dict[str, Any] | None, tab: str | None, scores: bool) -> dict[str, Any]:
-    if question is None:
-        raise PreventUpdate
+async def _tokens(question: Asked, tab: str | None, scores: bool) -> dict[str, Any]:
     return await client(tab).raw(TokensAsk(view=View.model_validate(question), scores=scores))

@@ -38,6 +38,8 @@ from lmscope.client import AsyncClient
 from tests import tiny
 from tests.browser.fake import FakeClient
 
+CHROMIUMS = ("chromium-headless-shell", "chromium", "chromium-browser")
+"""The first is the same engine without a browser's window, and a tenth quicker."""
 CHROMIUM = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--process-per-site",
@@ -147,10 +149,11 @@ def profile(folder: Path) -> Iterator[BrowserContext]:
 
     Chromium keeps compiled scripts only where a profile lies on disk, and a process for as long as it shows something.
     """
-    path = os.environ.get("LMSCOPE_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    path = os.environ.get("LMSCOPE_CHROMIUM") or next(filter(None, map(shutil.which, CHROMIUMS)), None)
     if path is None:
         pytest.fail(
-            "the browser tests need Chromium; install the package `chromium`, or set LMSCOPE_CHROMIUM to its path"
+            f"the browser tests need Chromium; install one of the packages {', '.join(CHROMIUMS)}, "
+            "or set LMSCOPE_CHROMIUM to its path"
         )
     with sync_playwright() as playwright:
         chromium = playwright.chromium

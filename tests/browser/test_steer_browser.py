@@ -13,7 +13,7 @@ from frontend.settings import Settings
 from lmscope import Client
 from tests.browser.conftest import Fake, Served, Watched, Whole, eventually
 from tests.browser.made_up import MadeUpClient, link
-from tests.browser.test_accessible import faults_in_both, settled
+from tests.browser.test_accessible import NARROW, WIDE, faults_everywhere, settled, widen
 from tests.figures.made_up_steers import DIRECTION, FORMAL, SENTIMENT
 
 pytestmark = pytest.mark.browser
@@ -238,9 +238,8 @@ def test_written_words_carry_their_number_and_become_the_text(watched: Watched, 
     expect(page.locator("#side-place")).to_contain_text("there is no difference to show")
 
 
-@pytest.mark.parametrize(("theme", "width"), [("light", 390), ("dark", 1440)])
-def test_axe_finds_nothing_and_nothing_moves(made: Fake, watched: Watched, theme: Any, width: int) -> None:
-    page = watched.look(width, theme)
+def test_axe_finds_nothing_and_nothing_moves(made: Fake, watched: Watched) -> None:
+    page = watched.look(NARROW)
     page.goto(link(made.url, "steer", text=TEXT, edits=[POSITIVE], sampling={"tokens": 4}))
     expect(page.locator("#steer-kl-text")).to_contain_text("nats")
     listening(page)
@@ -250,19 +249,19 @@ def test_axe_finds_nothing_and_nothing_moves(made: Fake, watched: Watched, theme
     more = page.locator(f"[data-slider='{SENTIMENT}'] summary")
     more.evaluate("each => scrollBy(0, each.getBoundingClientRect().top - 650)")  # between the bars that stay
     more.click()
-    tops = (
-        "['steer-shift-panel', 'write-panel'].map((id) => document.getElementById(id).getBoundingClientRect().height)"
-    )
-    before = page.evaluate(tops)
-    slider(page).focus()
-    for _ in range(3):
-        page.keyboard.press("ArrowLeft")
-    page.wait_for_timeout(100)
-    assert page.evaluate(tops)[0] == before[0]
-    expect(page.locator("#write-edited .write-end")).to_be_visible()
-    page.wait_for_timeout(900)  # the keys rest, and both texts are written anew
-    settled(page)
-    assert faults_in_both(page) == {}
+    height = "document.getElementById('steer-shift-panel').getBoundingClientRect().height"
+    for width in (NARROW, WIDE):
+        widen(page, width)
+        before = page.evaluate(height)
+        slider(page).focus()
+        for _ in range(3):
+            page.keyboard.press("ArrowLeft")
+        page.wait_for_timeout(100)
+        assert page.evaluate(height) == before
+        expect(page.locator("#write-edited .write-end")).to_be_visible()
+        page.wait_for_timeout(900)  # the keys rest, and both texts are written anew
+        settled(page)
+    assert faults_everywhere(page) == {}
 
 
 def test_a_whole_path_through_a_real_model(whole: Whole, watched: Watched) -> None:

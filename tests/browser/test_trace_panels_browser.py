@@ -20,7 +20,7 @@ from frontend.app import create_app
 from frontend.settings import Settings
 from tests.browser.conftest import Fake, Served, Watched, eventually, wait_for_address
 from tests.browser.made_up import MadeUpClient, link
-from tests.browser.test_accessible import faults_in_both, settled
+from tests.browser.test_accessible import WIDE, faults_everywhere, settled
 from tests.browser.test_trace_browser import wait_for_all
 
 pytestmark = pytest.mark.browser
@@ -389,9 +389,8 @@ def test_panels_can_be_taken_away_and_are_copied_as_python(made: Fake, watched: 
     assert watched.errors == []
 
 
-@pytest.mark.parametrize(("theme", "width"), [("light", 1440), ("dark", 390)])
-def test_axe_finds_nothing_with_everything_in_use(made: Fake, watched: Watched, theme: Any, width: int) -> None:
-    page = watched.look(width, theme)
+def test_axe_finds_nothing_with_everything_in_use(made: Fake, watched: Watched) -> None:
+    page = watched.look(WIDE)
     off = {"kind": "ffn.set", "layer": 29, "unit": 34, "to": 0}
     page.goto(link(made.url, "trace", text=TEXT, edits=[off], compare=True, focus={"source": OTHER, "parts": "values"}))
     wait_for_all(page)
@@ -403,4 +402,4 @@ def test_axe_finds_nothing_with_everything_in_use(made: Fake, watched: Watched, 
     settled(page)
     panels = [".trace-cell", ".trace-why", ".trace-patch"]
     buttons = ("About the cell", "About why this word", "About patching", "Ready views")
-    assert faults_in_both(page, colours=panels, opening=buttons) == {}
+    assert faults_everywhere(page, colours=panels, opening=buttons) == {}

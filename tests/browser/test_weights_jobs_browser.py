@@ -12,7 +12,7 @@ from frontend.settings import Settings
 from tests.browser.conftest import Fake, Served, Watched, eventually
 from tests.browser.fake import FakeClient
 from tests.browser.made_up import link
-from tests.browser.test_accessible import faults_in_both, settled
+from tests.browser.test_accessible import faults_everywhere, settled
 
 pytestmark = pytest.mark.browser
 MODEL, OTHER = "smollm2-135m-instruct", "glassllm-en"
@@ -135,7 +135,7 @@ def test_studies_and_two_models_show_figures_with_intervals_tables_and_refusals(
     page.keyboard.press("Escape")
     page.emulate_media(reduced_motion="reduce")  # no colour is on its way while axe looks
     settled(page)
-    assert faults_in_both(page) == {}
+    assert faults_everywhere(page) == {}
 
     made.client.refuse["alignment"] = Problem(
         type="cannot-show", status=422, what="These models have different vocabularies", why="they share 12 tokens",

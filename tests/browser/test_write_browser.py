@@ -11,7 +11,7 @@ from frontend.app import create_app
 from frontend.settings import Settings
 from tests.browser.conftest import Fake, Served, Watched, Whole, eventually
 from tests.browser.made_up import MadeUpClient, link
-from tests.browser.test_accessible import faults_in_both, settled
+from tests.browser.test_accessible import WIDE, faults_everywhere, settled
 
 pytestmark = pytest.mark.browser
 
@@ -203,9 +203,8 @@ def test_a_refusal_stands_in_the_panel_then_one_text_is_written_and_becomes_the_
     page.wait_for_function("lmscope.view.get().continuation === null")
 
 
-@pytest.mark.parametrize(("theme", "width"), [("light", 1440), ("dark", 390)])
-def test_it_is_used_by_keyboard_and_axe_finds_nothing(made: Fake, watched: Watched, theme: Any, width: int) -> None:
-    page = watched.look(width, theme)
+def test_it_is_used_by_keyboard_and_axe_finds_nothing(made: Fake, watched: Watched) -> None:
+    page = watched.look(WIDE)
     page.goto(link(made.url, "trace", text=TEXT, sampling=SIX, edits=[OFF]))
     expect(page.locator("#write-go")).to_be_enabled()
     page.locator("#write-tokens").focus()
@@ -218,7 +217,7 @@ def test_it_is_used_by_keyboard_and_axe_finds_nothing(made: Fake, watched: Watch
     page.keyboard.press("End")
     expect(page.locator("#write-token")).to_contain_text("token 6")
     settled(page)
-    assert faults_in_both(page, colours=["#write-panel"]) == {}
+    assert faults_everywhere(page, colours=["#write-panel"]) == {}
 
 
 def test_a_whole_path_through_a_real_model(whole: Whole, watched: Watched) -> None:

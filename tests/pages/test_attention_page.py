@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from dash.exceptions import PreventUpdate
 from pydantic import ValidationError
 
 from backend.schema import HeadAsk, HeadScale, OverviewAsk, TokensAsk, View
@@ -56,13 +55,6 @@ async def test_a_map_travels_once() -> None:
     bundle = drawn(answer, model.tokens(VIEW).model_dump(mode="json")["tokens"])
     assert "map" not in bundle["answer"]["edited"]
     assert bundle["figures"]["edited"]["data"][0]["z"] == answer["edited"]["map"]
-
-
-async def test_before_the_view_is_known_nothing_is_asked(client: FakeClient) -> None:
-    for act in (callbacks.show_grid(None, None), callbacks.show_head(None, None), callbacks.show_code(None)):
-        with pytest.raises(PreventUpdate):
-            await act
-    assert client.asked == []
 
 
 async def test_an_impossible_head_is_refused_before_it_is_asked(client: FakeClient) -> None:

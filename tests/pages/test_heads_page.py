@@ -2,9 +2,6 @@
 
 from typing import Any
 
-import pytest
-from dash.exceptions import PreventUpdate
-
 from backend.schema import HeadsAsk, View
 from frontend.pages.heads import callbacks, ids
 from tests.browser.fake import FakeClient
@@ -31,13 +28,6 @@ async def test_the_theme_and_the_open_head_reach_the_figure(client: FakeClient) 
     dark, _, _ = await callbacks.show_heads(asked(), "dark", None)
     assert light.layout.template.layout.font.color != dark.layout.template.layout.font.color
     assert max(light.data[0].marker.size) > max(dark.data[0].marker.size)
-
-
-async def test_before_the_view_is_known_nothing_is_asked(client: FakeClient) -> None:
-    for act in (callbacks.show_heads(None, None, None), callbacks.show_code(None)):
-        with pytest.raises(PreventUpdate):
-            await act
-    assert client.asked == []
 
 
 async def test_copy_as_python_gives_both_texts(client: FakeClient) -> None:

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from dash.exceptions import PreventUpdate
 from pydantic import ValidationError
 
 from backend.schema import Problem, Steer, SteerAsk, View, WriteAsk
@@ -32,17 +31,6 @@ async def test_the_mean_over_the_text_is_a_question_of_the_same_tab(client: Fake
     data, _ = await callbacks.show_text(asked(over="text"), "tab-1")
     assert data["answer"]["kl_text"] > 0
     assert client.asked[0][0] == "tab-1"
-
-
-async def test_before_the_view_is_known_nothing_is_asked(client: FakeClient) -> None:
-    acts = (
-        callbacks.show_steered(None, None), callbacks.show_text(None, None), callbacks.show_code(None),
-        steers.show_steers(None),
-    )  # fmt: skip
-    for act in acts:
-        with pytest.raises(PreventUpdate):
-            await act
-    assert client.asked == []
 
 
 async def test_a_refusal_and_an_impossible_question_reach_the_page(client: FakeClient) -> None:

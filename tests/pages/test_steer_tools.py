@@ -7,7 +7,6 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from dash.exceptions import PreventUpdate
 
 from backend.schema import (
     DirectionAsk,
@@ -28,7 +27,7 @@ from frontend.app import create_app
 from frontend.figures.inside import labelled, plane
 from frontend.figures.making import curve
 from frontend.pages.steer import callbacks, inside, make, spans, sweep
-from frontend.parts import asking, following, kept_examples, knowing, upload
+from frontend.parts import asking, following, knowing, upload
 from frontend.parts.client_code import BY_FORM, client_calls
 from frontend.settings import Settings
 from lmscope import Client
@@ -118,18 +117,6 @@ async def test_what_was_answered_before_is_found_and_a_refusal_finds_nothing(cli
     assert (await knowing.found(look, {"keep": KeepAsk}, "tab-1"))["id"] == id
     client.refuse["known"] = Problem(type="unknown-model", status=404, what="No such model", why="a", instead="b")
     assert (await knowing.found(look, {"keep": KeepAsk}, "tab-1"))["id"] is None
-
-
-async def test_before_anything_is_asked_nothing_is(client: MadeUpClient) -> None:
-    acts = (
-        following.started(None, {}, None), following.told(None, None), following.stopped(None, None),
-        inside.show_inside(None, None, None), spans.show_spans(None, None),
-        kept_examples.cards(None, None), knowing.found(None, {}, None),
-    )  # fmt: skip
-    for act in acts:
-        with pytest.raises(PreventUpdate):
-            await act
-    assert client.asked == []
 
 
 def test_figures_of_jobs_draw_what_was_found() -> None:

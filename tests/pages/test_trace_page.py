@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dash.exceptions import PreventUpdate
 from pydantic import ValidationError
 
 from backend.schema import Problem, TokensAsk, TraceAsk, View
@@ -56,14 +55,6 @@ async def test_a_token_is_followed_and_its_neighbours_come_along(client: FakeCli
     assert data["answer"]["tracked"] == [0, 6]
     assert data["turn"] == 3
     assert notice is None
-
-
-async def test_before_the_view_is_known_nothing_is_asked(client: FakeClient) -> None:
-    acts = (callbacks.show_lens(None, None, None), callbacks.show_tracked(None, None, None), callbacks.show_code(None))
-    for act in acts:
-        with pytest.raises(PreventUpdate):
-            await act
-    assert client.asked == []
 
 
 async def test_a_refusal_and_an_impossible_question_reach_the_page(client: FakeClient) -> None:

@@ -4,7 +4,6 @@ import inspect
 from typing import Any
 
 import pytest
-from dash.exceptions import PreventUpdate
 
 from backend.schema import (
     CellAsk,
@@ -22,6 +21,7 @@ from backend.schema import (
     WriteAsk,
 )
 from frontend.pages.trace import callbacks, cell, patch, why
+from frontend.parts import following
 from frontend.parts.client_code import BY_FORM, CALLS, client_calls
 from lmscope import Client
 from tests.browser.fake import FakeClient
@@ -78,7 +78,7 @@ async def test_effects_fill_in_while_their_jobs_run(client: FakeClient) -> None:
 async def test_stopping_keeps_what_was_measured(client: FakeClient) -> None:
     began, _ = await why.start_effects({"asks": [data(EffectsAsk(view=VIEW))], "key": "k", "turn": 2}, "tab-1")
     await why.show_why(wanted(began["jobs"], parts="heads"), "light", "tab-1")
-    await why.stop_effects({"ids": list(began["jobs"].values())}, "tab-1")
+    await following.stopped({"ids": list(began["jobs"].values())}, "tab-1")
     _, answer, _ = await why.show_why(wanted(began["jobs"], parts="heads"), "light", "tab-1")
     assert answer["jobs"]["heads"]["state"] == "cancelled"
     assert 0 < sum(row["effect"] is not None for row in answer["all"]) < 270
@@ -98,7 +98,7 @@ async def test_a_map_grows_and_the_other_text_is_read_by_nobody(client: FakeClie
     assert answer["job"]["state"] == "running"
     assert answer["job"]["partial"] is None, "it travels once"
     assert figure.data[0].type == "heatmap"
-    await patch.stop_map({"ids": [began["jobs"]["map"]]}, "tab-1")
+    await following.stopped({"ids": [began["jobs"]["map"]]}, "tab-1")
     _, answer = await patch.show_map(look, "light", "tab-1")
     assert answer["job"]["state"] == "cancelled"
 
@@ -108,19 +108,6 @@ async def test_a_patch_comes_back_as_edits(client: FakeClient) -> None:
     ask = PatchAsk(view=VIEW, source=SOURCE, places=(place,))
     answer, _ = await patch.show_patch({"ask": data(ask), "turn": 1}, "tab-1")
     assert answer["answer"]["edits"][0]["at"] == [3]
-
-
-async def test_before_the_view_is_known_nothing_is_asked(client: FakeClient) -> None:
-    acts = (
-        cell.show_cell(None, None), cell.show_switch(None, None), why.show_why(None, None, None),
-        why.start_effects(None, None), why.stop_effects(None, None),
-        patch.show_source(None), patch.show_patch(None, None), patch.start_map(None, None),
-        patch.show_map(None, None, None), patch.stop_map(None, None),
-    )  # fmt: skip
-    for act in acts:
-        with pytest.raises(PreventUpdate):
-            await act
-    assert client.asked == []
 
 
 ASKS = {

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from dash.exceptions import PreventUpdate
 from pydantic import ValidationError
 
 from backend.schema import FiresAsk, LookupAsk, Problem, SearchAsk, ValueAsk, View
@@ -30,12 +29,6 @@ async def test_an_answer_goes_on_unopened_beside_its_question(client: FakeClient
     assert data == {"answer": await client.raw(ask), "key": "k"}
     assert notice is None
     assert client.asked[0] == ("tab-1", ask)
-
-
-@pytest.mark.parametrize("callback", [values.show_value, values.show_fires, values.show_found, values.keep_notes])
-async def test_nothing_is_asked_before_there_is_a_question(client: FakeClient, callback: Any) -> None:
-    with pytest.raises(PreventUpdate):
-        await callback(None, None)
 
 
 async def test_notes_are_written_read_given_away_and_taken_in(client: FakeClient) -> None:

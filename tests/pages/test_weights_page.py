@@ -3,13 +3,9 @@
 import inspect
 from typing import Any
 
-import pytest
-from dash.exceptions import PreventUpdate
-
 from backend.schema import Filters, LineAsk, PairsAsk
 from frontend.figures.weights import curve
 from frontend.pages.weights import callbacks
-from frontend.parts.answering import told
 from frontend.parts.client_code import CALLS, client_calls
 from lmscope.client import AsyncClient
 from tests.figures import made_up_weights as made
@@ -45,8 +41,3 @@ def test_the_curve_has_a_place_for_distance_zero() -> None:
     assert curve(answer | {"reading": "raw"}).layout.yaxis.title.text == "mean score (dot product)"
     for positions in ("none", "unknown"):
         assert not curve(answer | {"positions": positions}).data
-
-
-async def test_nothing_is_asked_before_the_view_is_known() -> None:
-    with pytest.raises(PreventUpdate):
-        await told(None, {}, "tab")

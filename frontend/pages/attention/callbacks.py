@@ -4,7 +4,6 @@ from asyncio import gather
 from typing import Any
 
 from dash import ClientsideFunction, Input, Output, State, callback, clientside_callback
-from dash.exceptions import PreventUpdate
 
 from backend.schema import HeadAsk, OverviewAsk, TokensAnswer, TokensAsk, View
 from frontend.pages.attention import ids
@@ -12,26 +11,20 @@ from frontend.pages.attention.drawn import drawn
 from frontend.parts import ids as shell
 from frontend.parts.asking import client
 from frontend.parts.client_code import client_call
-from frontend.parts.panel import asked_by
+from frontend.parts.panel import Asked, asked_by, heard
 from frontend.parts.shelf import card_of
 from frontend.parts.transformers_code import transformers_script
 
-Stored = dict[str, Any] | None
 
-
-@asked_by(shell.QUESTION, ids.OVERVIEW, ids.OVERVIEW_NOTICE)
-async def show_grid(question: Stored, tab: str | None) -> tuple[dict[str, Any], None]:
+@asked_by(shell.QUESTION, ids.OVERVIEW, ids.OVERVIEW_NOTICE, at_once=True)
+async def show_grid(question: Asked, tab: str | None) -> tuple[dict[str, Any], None]:
     """Every head of the view; the answer goes to the canvas as it came."""
-    if question is None:
-        raise PreventUpdate
     return await client(tab).raw(OverviewAsk(view=View.model_validate(question))), None
 
 
 @asked_by(ids.ASK, ids.HEAD, ids.HEAD_NOTICE)
-async def show_head(asked: Stored, tab: str | None) -> tuple[dict[str, Any], None]:
+async def show_head(asked: Asked, tab: str | None) -> tuple[dict[str, Any], None]:
     """One head, or the mean of several, and the tokens that name its axes."""
-    if asked is None:
-        raise PreventUpdate
     ask = HeadAsk.model_validate(asked)
     # The strip asks for the same tokens in the name of the tab; asked by nobody, neither takes the other's place.
     answer, tokens = await gather(client(tab).raw(ask), client(None).raw(TokensAsk(view=ask.view, scores=False)))
@@ -42,11 +35,10 @@ async def show_head(asked: Stored, tab: str | None) -> tuple[dict[str, Any], Non
     Output(ids.CODE, "data"),
     Output(ids.CODE_NOTICE, "children"),
     Input(ids.CODE_ASK, "data"),
+    prevent_initial_call=True,
 )
-async def show_code(asked: Stored) -> tuple[dict[str, str], None]:
+async def show_code(asked: Asked) -> tuple[dict[str, str], None]:
     """The same numbers from Python: by our client, and with plain transformers."""
-    if asked is None:
-        raise PreventUpdate
     ask, asking = HeadAsk.model_validate(asked["ask"]), client(None)
     answer, shelf = await gather(asking.raw(TokensAsk(view=ask.view, scores=False)), asking.models())
     tokens = TokensAnswer.model_validate(answer)
@@ -62,8 +54,7 @@ clientside_callback(
     Input(ids.PAGE, "id"),
     State(ids.PRINTED, "data"),
 )
-for name, store in (("grid", ids.OVERVIEW), ("head", ids.HEAD), ("code", ids.CODE)):
-    clientside_callback(ClientsideFunction("attention", name), Input(store, "data"))
+heard("attention", {"grid": ids.OVERVIEW, "head": ids.HEAD, "code": ids.CODE})
 clientside_callback(
     ClientsideFunction("attention", "zoomed"), Input(ids.MAP, "relayoutData"), prevent_initial_call=True
 )

@@ -5,25 +5,20 @@ from typing import Any
 
 import plotly.graph_objects as go
 from dash import ClientsideFunction, Input, Output, State, callback, clientside_callback
-from dash.exceptions import PreventUpdate
 
 from backend.schema import HeadsAsk, TokensAnswer, TokensAsk, View
 from frontend.figures.heads import by_layer
 from frontend.pages.heads import ids
 from frontend.parts.asking import client
 from frontend.parts.client_code import client_call
-from frontend.parts.panel import asked_by, theme_of
+from frontend.parts.panel import Asked, asked_by, heard, theme_of
 from frontend.parts.shelf import card_of
 from frontend.parts.transformers_code import transformers_script
 
-Stored = dict[str, Any] | None
-
 
 @asked_by(ids.ASK, ids.ANSWER, ids.NOTICE, ids.FIGURE)
-async def show_heads(asked: Stored, theme: str | None, tab: str | None) -> tuple[go.Figure, dict[str, Any], None]:
+async def show_heads(asked: Asked, theme: str | None, tab: str | None) -> tuple[go.Figure, dict[str, Any], None]:
     """The figure of the chosen statistic; the table is filled in the browser from the answer."""
-    if asked is None:
-        raise PreventUpdate
     answer = await client(tab).raw(HeadsAsk(view=View.model_validate(asked["view"])))
     chosen = tuple((head["layer"], head["head"]) for head in asked["heads"])
     wanted = {name: asked[name] for name in ("statistic", "normalised", "side")}
@@ -34,11 +29,10 @@ async def show_heads(asked: Stored, theme: str | None, tab: str | None) -> tuple
     Output(ids.CODE, "data"),
     Output(ids.CODE_NOTICE, "children"),
     Input(ids.CODE_ASK, "data"),
+    prevent_initial_call=True,
 )
-async def show_code(asked: Stored) -> tuple[dict[str, str], None]:
+async def show_code(asked: Asked) -> tuple[dict[str, str], None]:
     """The same numbers from Python: by our client, and with plain transformers."""
-    if asked is None:
-        raise PreventUpdate
     ask, asking = HeadsAsk(view=View.model_validate(asked["view"])), client(None)
     answer, shelf = await gather(asking.raw(TokensAsk(view=ask.view, scores=False)), asking.models())
     tokens = TokensAnswer.model_validate(answer)
@@ -50,6 +44,5 @@ async def show_code(asked: Stored) -> tuple[dict[str, str], None]:
 clientside_callback(
     ClientsideFunction("heads", "start"), Output(ids.STARTED, "data"), Input(ids.PAGE, "id"), State(ids.PRINTED, "data")
 )
-for name, store in (("answer", ids.ANSWER), ("code", ids.CODE)):
-    clientside_callback(ClientsideFunction("heads", name), Input(store, "data"))
+heard("heads", {"answer": ids.ANSWER, "code": ids.CODE})
 clientside_callback(ClientsideFunction("heads", "picked"), Input(ids.FIGURE, "clickData"), prevent_initial_call=True)

@@ -3,19 +3,17 @@
 from typing import Any
 
 import plotly.graph_objects as go
-from dash import ClientsideFunction, Input, clientside_callback, dcc, html
-from dash.exceptions import PreventUpdate
+from dash import dcc, html
 
 from backend.schema import InsideAsk
 from frontend.figures.inside import plane
 from frontend.pages.sheet import busy, graph
 from frontend.parts.asking import client
 from frontend.parts.notice import notice_place
-from frontend.parts.panel import asked_by, theme_of
+from frontend.parts.panel import Asked, asked_by, heard, theme_of
 
 ASK, ANSWER, NOTICE, FIGURE = "steer-inside-ask", "steer-inside-answer", "steer-inside-notice", "steer-inside-figure"
 """Stores: {ask, key}, which assets/steer_inside.js derives from the chosen steer, and {answer, key}."""
-Stored = dict[str, Any] | None
 
 
 def panel() -> html.Section:
@@ -44,13 +42,11 @@ def panel() -> html.Section:
 
 
 @asked_by(ASK, ANSWER, NOTICE, FIGURE)
-async def show_inside(asked: Stored, theme: str | None, tab: str | None) -> tuple[go.Figure, dict[str, Any], None]:
+async def show_inside(asked: Asked, theme: str | None, tab: str | None) -> tuple[go.Figure, dict[str, Any], None]:
     """One steer taken apart; `key` tells the page which question this answers."""
-    if asked is None:
-        raise PreventUpdate
     answer = await client(tab).raw(InsideAsk.model_validate(asked["ask"]))
     figure = plane(answer, theme=theme_of(theme))
     return figure, {"answer": answer, "key": asked["key"]}, None
 
 
-clientside_callback(ClientsideFunction("steer", "inside"), Input(ANSWER, "data"))
+heard("steer", {"inside": ANSWER})

@@ -2,18 +2,16 @@
 
 from typing import Any
 
-from dash import ClientsideFunction, Input, clientside_callback, dcc, html
-from dash.exceptions import PreventUpdate
+from dash import dcc, html
 
 from backend.schema import EvidenceAsk
 from frontend.pages.sheet import busy
 from frontend.parts.asking import client
 from frontend.parts.notice import notice_place
-from frontend.parts.panel import asked_by
+from frontend.parts.panel import Asked, asked_by, heard
 
 ASK, ANSWER, NOTICE = "steer-spans-ask", "steer-spans-answer", "steer-spans-notice"
 """Stores: {ask, key}, which assets/steer_spans.js derives from the view, and {answer, key}."""
-Stored = dict[str, Any] | None
 SPOKEN: Any = {"aria-live": "polite"}
 READ: Any = {"aria-labelledby": "spans-title"}
 
@@ -47,11 +45,9 @@ def panel() -> html.Section:
 
 
 @asked_by(ASK, ANSWER, NOTICE)
-async def show_spans(asked: Stored, tab: str | None) -> tuple[dict[str, Any], None]:
+async def show_spans(asked: Asked, tab: str | None) -> tuple[dict[str, Any], None]:
     """The evidence of every token; `key` tells the page which question this answers."""
-    if asked is None:
-        raise PreventUpdate
     return {"answer": await client(tab).raw(EvidenceAsk.model_validate(asked["ask"])), "key": asked["key"]}, None
 
 
-clientside_callback(ClientsideFunction("steer", "spans"), Input(ANSWER, "data"))
+heard("steer", {"spans": ANSWER})

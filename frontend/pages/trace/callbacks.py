@@ -5,23 +5,18 @@ from typing import Any
 
 import plotly.graph_objects as go
 from dash import ClientsideFunction, Input, Output, State, callback, clientside_callback
-from dash.exceptions import PreventUpdate
 
 from backend.schema import TokensAsk, TraceAsk
 from frontend.figures.trace import lens_grid, tracked
 from frontend.pages.trace import ids
 from frontend.parts.asking import client
 from frontend.parts.client_code import CALLS, client_call, client_calls
-from frontend.parts.panel import asked_by, theme_of
-
-Stored = dict[str, Any] | None
+from frontend.parts.panel import Asked, asked_by, heard, theme_of
 
 
 @asked_by(ids.ASK, ids.ANSWER, ids.NOTICE, ids.FIGURE)
-async def show_lens(asked: Stored, theme: str | None, tab: str | None) -> tuple[go.Figure, dict[str, Any], None]:
+async def show_lens(asked: Asked, theme: str | None, tab: str | None) -> tuple[go.Figure, dict[str, Any], None]:
     """The grid as far as it was asked for, and the answer for the table and the open cell."""
-    if asked is None:
-        raise PreventUpdate
     ask = TraceAsk.model_validate(asked["ask"])
     # The strip asks for the same tokens in the name of the tab; asked by nobody, neither takes the other's place.
     answer, tokens = await gather(client(tab).raw(ask), client(None).raw(TokensAsk(view=ask.view, scores=False)))
@@ -30,10 +25,8 @@ async def show_lens(asked: Stored, theme: str | None, tab: str | None) -> tuple[
 
 
 @asked_by(ids.COLUMN_ASK, ids.COLUMN, ids.COLUMN_NOTICE, ids.TRACKED)
-async def show_tracked(asked: Stored, theme: str | None, tab: str | None) -> tuple[go.Figure, dict[str, Any], None]:
+async def show_tracked(asked: Asked, theme: str | None, tab: str | None) -> tuple[go.Figure, dict[str, Any], None]:
     """One token through the rows of the focused column; the others of the question can be chosen next."""
-    if asked is None:
-        raise PreventUpdate
     answer = await client(tab).raw(TraceAsk.model_validate(asked["ask"]))
     figure = tracked(answer, asked["id"], theme=theme_of(theme))
     return figure, {"answer": answer, "turn": asked["turn"]}, None
@@ -43,11 +36,10 @@ async def show_tracked(asked: Stored, theme: str | None, tab: str | None) -> tup
     Output(ids.CODE, "data"),
     Output(ids.CODE_NOTICE, "children"),
     Input(ids.CODE_ASK, "data"),
+    prevent_initial_call=True,
 )
-async def show_code(asked: Stored) -> tuple[dict[str, str], None]:
+async def show_code(asked: Asked) -> tuple[dict[str, str], None]:
     """The same numbers from Python, by our client: the lens, or what another panel asked, in order."""
-    if asked is None:
-        raise PreventUpdate
     if trace := asked["asks"].get("trace"):
         return {"client": client_call(TraceAsk.model_validate(trace[0]), asked["origin"])}, None
     asks = [CALLS[name].form.model_validate(each) for name, given in asked["asks"].items() for each in given]
@@ -57,6 +49,5 @@ async def show_code(asked: Stored) -> tuple[dict[str, str], None]:
 clientside_callback(
     ClientsideFunction("trace", "start"), Output(ids.STARTED, "data"), Input(ids.PAGE, "id"), State(ids.PRINTED, "data")
 )
-for name, store in (("answer", ids.ANSWER), ("column", ids.COLUMN), ("code", ids.CODE)):
-    clientside_callback(ClientsideFunction("trace", name), Input(store, "data"))
+heard("trace", {"answer": ids.ANSWER, "column": ids.COLUMN, "code": ids.CODE})
 clientside_callback(ClientsideFunction("trace", "picked"), Input(ids.FIGURE, "clickData"), prevent_initial_call=True)

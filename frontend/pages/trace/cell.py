@@ -2,17 +2,14 @@
 
 from typing import Any
 
-from dash import ClientsideFunction, Input, clientside_callback, dcc, html
-from dash.exceptions import PreventUpdate
+from dash import dcc, html
 
 from backend.schema import CellAsk, SwitchAsk
 from frontend.pages.sheet import busy
 from frontend.pages.trace import ids
 from frontend.parts.asking import client
 from frontend.parts.notice import notice_place
-from frontend.parts.panel import asked_by
-
-Stored = dict[str, Any] | None
+from frontend.parts.panel import Asked, asked_by, heard
 
 
 def panel() -> html.Section:
@@ -39,21 +36,16 @@ def panel() -> html.Section:
 
 
 @asked_by(ids.CELL_ASK, ids.CELL, ids.CELL_NOTICE)
-async def show_cell(asked: Stored, tab: str | None) -> tuple[dict[str, Any], None]:
+async def show_cell(asked: Asked, tab: str | None) -> tuple[dict[str, Any], None]:
     """One cell before and after its block; `key` tells the page which question this answers."""
-    if asked is None:
-        raise PreventUpdate
     answer = await client(tab).raw(CellAsk.model_validate(asked["ask"]))
     return {"answer": answer, "turn": asked["turn"], "key": asked["key"]}, None
 
 
 @asked_by(ids.SWITCH_ASK, ids.SWITCH, ids.SWITCH_NOTICE)
-async def show_switch(asked: Stored, tab: str | None) -> tuple[dict[str, Any], None]:
+async def show_switch(asked: Asked, tab: str | None) -> tuple[dict[str, Any], None]:
     """LM-Debugger's off or on of one value, as the edit that does the same."""
-    if asked is None:
-        raise PreventUpdate
     return {"answer": await client(tab).raw(SwitchAsk.model_validate(asked["ask"])), "turn": asked["turn"]}, None
 
 
-for name, store in (("cell", ids.CELL), ("switched", ids.SWITCH)):
-    clientside_callback(ClientsideFunction("trace", name), Input(store, "data"))
+heard("trace", {"cell": ids.CELL, "switched": ids.SWITCH})

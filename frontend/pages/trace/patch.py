@@ -13,9 +13,9 @@ from frontend.pages.sheet import busy, graph
 from frontend.pages.trace import ids
 from frontend.parts import ids as shell
 from frontend.parts.asking import client
-from frontend.parts.following import Stored, stopped
+from frontend.parts.following import stopped_by
 from frontend.parts.notice import notice_place
-from frontend.parts.panel import asked_by, theme_of
+from frontend.parts.panel import Asked, asked_by, heard, theme_of
 
 SPOKEN: Any = {"aria-live": "polite"}
 
@@ -68,28 +68,27 @@ def panel() -> html.Section:
     )
 
 
-@callback(Output(ids.SOURCE, "data"), Output(ids.SOURCE_NOTICE, "children"), Input(ids.SOURCE_ASK, "data"))
-async def show_source(asked: Stored) -> tuple[dict[str, Any], None]:
+@callback(
+    Output(ids.SOURCE, "data"),
+    Output(ids.SOURCE_NOTICE, "children"),
+    Input(ids.SOURCE_ASK, "data"),
+    prevent_initial_call=True,
+)
+async def show_source(asked: Asked) -> tuple[dict[str, Any], None]:
     """The other text as the model sees it; asked by nobody, so that the strip's own question lives on."""
-    if asked is None:
-        raise PreventUpdate
     answer = await client(None).raw(TokensAsk(view=View.model_validate(asked["view"]), scores=False))
     return {"answer": answer, "key": asked["key"]}, None
 
 
 @asked_by(ids.PATCH_ASK, ids.PATCHED, ids.PATCH_NOTICE)
-async def show_patch(asked: Stored, tab: str | None) -> tuple[dict[str, Any], None]:
+async def show_patch(asked: Asked, tab: str | None) -> tuple[dict[str, Any], None]:
     """What the other text's run holds at some places, as edits of this view."""
-    if asked is None:
-        raise PreventUpdate
     return {"answer": await client(tab).raw(PatchAsk.model_validate(asked["ask"])), "turn": asked["turn"]}, None
 
 
 @asked_by(ids.MAP_ASK, ids.MAP_BEGAN, ids.MAP_NOTICE)
-async def start_map(asked: Stored, tab: str | None) -> tuple[dict[str, Any], None]:
+async def start_map(asked: Asked, tab: str | None) -> tuple[dict[str, Any], None]:
     """Start to patch every place, one at a time."""
-    if asked is None:
-        raise PreventUpdate
     job = await client(tab).raw(PatchMapAsk.model_validate(asked["asks"][0]))
     return {"key": asked["key"], "turn": asked["turn"], "jobs": {"map": job["id"]}}, None
 
@@ -100,10 +99,11 @@ async def start_map(asked: Stored, tab: str | None) -> tuple[dict[str, Any], Non
     Input(ids.MAP_LOOK, "data"),
     Input(shell.THEME, "data"),
     State(shell.TAB, "data"),
+    prevent_initial_call=True,
 )
-async def show_map(asked: Stored, theme: str | None, tab: str | None) -> tuple[Any, dict[str, Any]]:
+async def show_map(asked: Asked | None, theme: str | None, tab: str | None) -> tuple[Any, dict[str, Any]]:
     """What the job has measured so far."""
-    if asked is None:
+    if asked is None:  # the theme has turned, and nothing is drawn yet
         raise PreventUpdate
     views = [View.model_validate(asked[name]) for name in ("view", "source")]
     job, *texts = await gather(
@@ -118,14 +118,8 @@ async def show_map(asked: Stored, theme: str | None, tab: str | None) -> tuple[A
     return figure, data
 
 
-@callback(Output(ids.MAP_NOTICE, "data-stopped"), Input(ids.MAP_STOP, "data"), State(shell.TAB, "data"))
-async def stop_map(asked: Stored, tab: str | None) -> str:
-    """End a map that nobody looks at any more, or that a person stops."""
-    return await stopped(asked, tab)
-
-
-for name, store in (("source", ids.SOURCE), ("patched", ids.PATCHED), ("mapBegan", ids.MAP_BEGAN), ("map", ids.MAP)):
-    clientside_callback(ClientsideFunction("trace", name), Input(store, "data"))
+stopped_by(ids.MAP_STOP, ids.MAP_NOTICE)
+heard("trace", {"source": ids.SOURCE, "patched": ids.PATCHED, "mapBegan": ids.MAP_BEGAN, "map": ids.MAP})
 clientside_callback(
     ClientsideFunction("trace", "mapPicked"), Input(ids.MAP_FIGURE, "clickData"), prevent_initial_call=True
 )

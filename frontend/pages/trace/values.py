@@ -2,14 +2,13 @@
 
 from typing import Any
 
-from dash import ClientsideFunction, Input, clientside_callback, dcc, html
-from dash.exceptions import PreventUpdate
+from dash import dcc, html
 
 from backend.schema import FiresAsk, LookupAsk, NoteAsk, Notes, SearchAsk, ValueAsk
 from frontend.pages.sheet import busy
 from frontend.parts.asking import client
 from frontend.parts.notice import notice_place
-from frontend.parts.panel import asked_by
+from frontend.parts.panel import Asked, asked_by, heard
 
 ASK, ANSWER, NOTICE = "value-ask", "value-answer", "value-notice"
 """Stores: {ask, key}, which assets/values.js derives from the view, and {answer, key}; where a refusal stands."""
@@ -17,7 +16,6 @@ FIRES_ASK, FIRES, FIRES_NOTICE = "fires-ask", "fires-answer", "fires-notice"
 SEARCH_ASK, FOUND, SEARCH_NOTICE = "search-ask", "search-answer", "search-notice"
 NOTE_ASK, NOTES, NOTE_NOTICE = "value-note-ask", "value-notes", "value-note-notice"
 """Stores: {digest, write | take | export}, and {digest, notes, taken | exported}."""
-Stored = dict[str, Any] | None
 
 
 def panel() -> html.Div:
@@ -65,35 +63,27 @@ def _value() -> html.Section:
 
 
 @asked_by(ASK, ANSWER, NOTICE)
-async def show_value(asked: Stored, tab: str | None) -> tuple[dict[str, Any], None]:
+async def show_value(asked: Asked, tab: str | None) -> tuple[dict[str, Any], None]:
     """One value."""
-    if asked is None:
-        raise PreventUpdate
     return {"answer": await client(tab).raw(ValueAsk.model_validate(asked["ask"])), "key": asked["key"]}, None
 
 
 @asked_by(FIRES_ASK, FIRES, FIRES_NOTICE)
-async def show_fires(asked: Stored, tab: str | None) -> tuple[dict[str, Any], None]:
+async def show_fires(asked: Asked, tab: str | None) -> tuple[dict[str, Any], None]:
     """Where the open value fires in the text."""
-    if asked is None:
-        raise PreventUpdate
     return {"answer": await client(tab).raw(FiresAsk.model_validate(asked["ask"])), "key": asked["key"]}, None
 
 
 @asked_by(SEARCH_ASK, FOUND, SEARCH_NOTICE)
-async def show_found(asked: Stored, tab: str | None) -> tuple[dict[str, Any], None]:
+async def show_found(asked: Asked, tab: str | None) -> tuple[dict[str, Any], None]:
     """Values that move some words, or values and keys near a concept."""
-    if asked is None:
-        raise PreventUpdate
     form = LookupAsk if asked["lookup"] else SearchAsk
     return {"answer": await client(tab).raw(form.model_validate(asked["ask"])), "key": asked["key"]}, None
 
 
 @asked_by(NOTE_ASK, NOTES, NOTE_NOTICE)
-async def keep_notes(asked: Stored, tab: str | None) -> tuple[dict[str, Any], None]:
+async def keep_notes(asked: Asked, tab: str | None) -> tuple[dict[str, Any], None]:
     """Write a note, take notes in or give all of them away; then what is noted about these weights."""
-    if asked is None:
-        raise PreventUpdate
     asking, told = client(tab), dict[str, Any]()
     if "write" in asked:
         await asking.note(NoteAsk.model_validate(asked["write"]))
@@ -106,5 +96,4 @@ async def keep_notes(asked: Stored, tab: str | None) -> tuple[dict[str, Any], No
     return {"digest": asked["digest"], "notes": [note.model_dump(mode="json") for note in notes]} | told, None
 
 
-for name, store in (("value", ANSWER), ("fires", FIRES), ("found", FOUND), ("notes", NOTES)):
-    clientside_callback(ClientsideFunction("values", name), Input(store, "data"))
+heard("values", {"value": ANSWER, "fires": FIRES, "found": FOUND, "notes": NOTES})

@@ -5,7 +5,6 @@ from typing import Any
 
 import plotly.graph_objects as go
 from dash import ClientsideFunction, Input, Output, State, callback, clientside_callback, dcc, html
-from dash.exceptions import PreventUpdate
 
 from backend.schema import ContributionsAsk, EffectsAsk, Job
 from frontend.figures.contributions import contributions, parts_of
@@ -13,9 +12,9 @@ from frontend.pages.sheet import busy, graph
 from frontend.pages.trace import ids
 from frontend.parts import ids as shell
 from frontend.parts.asking import client
-from frontend.parts.following import Stored, stopped
+from frontend.parts.following import stopped_by
 from frontend.parts.notice import notice_place
-from frontend.parts.panel import asked_by, theme_of
+from frontend.parts.panel import Asked, asked_by, heard, theme_of
 
 
 def panel() -> html.Section:
@@ -61,10 +60,8 @@ def _figure() -> html.Div:
 
 
 @asked_by(ids.WHY_ASK, ids.WHY, ids.WHY_NOTICE, ids.WHY_FIGURE)
-async def show_why(asked: Stored, theme: str | None, tab: str | None) -> tuple[go.Figure, dict[str, Any], None]:
+async def show_why(asked: Asked, theme: str | None, tab: str | None) -> tuple[go.Figure, dict[str, Any], None]:
     """Contributions, and of the effects what the jobs have found so far."""
-    if asked is None:
-        raise PreventUpdate
     drawn, asking = asked["drawn"], client(tab)
     answer, *jobs = await gather(
         asking.raw(ContributionsAsk.model_validate(asked["ask"])), *(asking.job(id) for id in drawn["jobs"].values())
@@ -83,20 +80,12 @@ async def show_why(asked: Stored, theme: str | None, tab: str | None) -> tuple[g
 
 
 @asked_by(ids.EFFECTS_ASK, ids.EFFECTS, ids.EFFECTS_NOTICE)
-async def start_effects(asked: Stored, tab: str | None) -> tuple[dict[str, Any], None]:
+async def start_effects(asked: Asked, tab: str | None) -> tuple[dict[str, Any], None]:
     """Start to remove parts, one job for each kind of them; an equal one that runs is shared."""
-    if asked is None:
-        raise PreventUpdate
     asks = [EffectsAsk.model_validate(each) for each in asked["asks"]]
     jobs = [await client(tab).raw(each) for each in asks]
     named = {ask.parts: job["id"] for ask, job in zip(asks, jobs, strict=True)}
     return {"key": asked["key"], "turn": asked["turn"], "jobs": named}, None
-
-
-@callback(Output(ids.EFFECTS_NOTICE, "data-stopped"), Input(ids.EFFECTS_STOP, "data"), State(shell.TAB, "data"))
-async def stop_effects(asked: Stored, tab: str | None) -> str:
-    """End jobs that nobody looks at any more, or that a person stops."""
-    return await stopped(asked, tab)
 
 
 @callback(Output(ids.SETS, "data"), Input(ids.SETS_ASK, "data"), State(shell.TAB, "data"), prevent_initial_call=True)
@@ -106,9 +95,8 @@ async def show_sets(_: int | None, tab: str | None) -> list[dict[str, Any]]:
     return [card.model_dump(mode="json") for card in found]
 
 
-clientside_callback(ClientsideFunction("trace", "why"), Input(ids.WHY, "data"))
-clientside_callback(ClientsideFunction("trace", "began"), Input(ids.EFFECTS, "data"))
-clientside_callback(ClientsideFunction("trace", "sets"), Input(ids.SETS, "data"))
+stopped_by(ids.EFFECTS_STOP, ids.EFFECTS_NOTICE)
+heard("trace", {"why": ids.WHY, "began": ids.EFFECTS, "sets": ids.SETS})
 clientside_callback(
     ClientsideFunction("trace", "whyPicked"), Input(ids.WHY_FIGURE, "clickData"), prevent_initial_call=True
 )

@@ -5,7 +5,6 @@ from typing import Any
 
 import plotly.graph_objects as go
 from dash import ClientsideFunction, Input, Output, callback, clientside_callback
-from dash.exceptions import PreventUpdate
 
 from backend.schema import (
     ConceptAsk,
@@ -21,8 +20,7 @@ from frontend.figures.weights import curve
 from frontend.pages.weights import ids
 from frontend.parts.answering import answer
 from frontend.parts.client_code import CALLS, client_calls
-
-Stored = dict[str, Any] | None
+from frontend.parts.panel import Asked, heard
 
 
 def _curve(found: Mapping[str, Any], theme: Theme) -> go.Figure:
@@ -41,14 +39,13 @@ for question, form in (
     Output(ids.CODE, "data"),
     Output(ids.CODE_NOTICE, "children"),
     Input(ids.CODE_ASK, "data"),
+    prevent_initial_call=True,
 )
-async def show_code(asked: Stored) -> tuple[dict[str, str], None]:
+async def show_code(asked: Asked) -> tuple[dict[str, str], None]:
     """What a panel asked, as calls of our client."""
-    if asked is None:
-        raise PreventUpdate
     asks = [CALLS[name].form.model_validate(given) for name, given in asked["asks"]]
     return {"client": client_calls(asks, asked["origin"])}, None
 
 
 clientside_callback(ClientsideFunction("weights", "start"), Output(ids.STARTED, "data"), Input(ids.PAGE, "id"))
-clientside_callback(ClientsideFunction("weights", "code"), Input(ids.CODE, "data"))
+heard("weights", {"code": ids.CODE})
