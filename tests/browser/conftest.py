@@ -52,21 +52,29 @@ SHOWN = "window.lmscope && lmscope.view && lmscope.view.get() && lmscope.strip.a
 
 LOOKS = 6
 """How often in a row the page is found quiet: Dash sends what was asked a few turns of its loop later."""
+POLL = """async ([given, wanted, patience]) => {
+    const until = performance.now() + patience, rest = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+    for (let held = 0; performance.now() < until; await rest(held ? 10 : 20)) {
+        const found = (EXPRESSION);
+        held = (typeof found === "function" ? await found(given) : found) ? held + 1 : 0;
+        if (held === wanted) return true;
+    }
+    return false;
+}"""
 
 
 def wait_for_function(page: Page, expression: str, *, arg: Any = None, timeout: float = 30_000) -> None:
     """Poll as Playwright's own method does, which needs the `eval` that the pages' policy forbids."""
     until, refusal = time.monotonic() + timeout / 1000, ""
-    wanted, held = LOOKS if "!lmscope.busy.isOut()" in expression else 1, 0
-    while time.monotonic() < until:
+    wanted = LOOKS if "!lmscope.busy.isOut()" in expression else 1
+    poll = POLL.replace("EXPRESSION", expression)
+    while (left := until - time.monotonic()) > 0:
         try:
-            held = held + 1 if page.evaluate(expression, arg) else 0
-            if held == wanted:
+            if page.evaluate(poll, [arg, wanted, min(1000 * left, 1000)]):
                 return
         except Error as error:  # between two documents there is nothing to ask
-            held = 0
             refusal = f": {error.message}"
-        page.wait_for_timeout(10 if held else 20)
+            page.wait_for_timeout(20)
     raise TimeoutError(f"it never came true: {expression}{refusal}")
 
 

@@ -60,22 +60,29 @@ def faults(page: Page, rules: dict[str, Any] = RULES, within: list[str] | None =
 def faults_everywhere(
     page: Page, colours: list[str] | None = None, opening: tuple[str, ...] = ()
 ) -> dict[str, list[str]]:
-    """The same in a wide window in both themes, then in a narrow one in the second of them, which stays.
+    """The same in this window in both themes, then in a narrow or wide one in the second of them; both of these stay.
 
     `colours` are the only places whose colours are looked at: those that a test is about, or that have changed since.
     `opening` are buttons, each of which opens a popover that is looked at in the same way.
     """
     first: Theme = page.evaluate("lmscope.theme.now()")
     second = OTHER[first]
-    found = _said(f"wide, {first}", _looks(page, (SHAPES, COLOURS), colours, opening))
+    width = _width(page)
+    found = _said(f"{width}, {first}", _looks(page, (SHAPES, COLOURS), colours, opening))
     turn(page, second)
-    found |= _said(f"wide, {second}", _looks(page, (COLOURS,), colours, opening))
-    widen(page, NARROW)
-    found |= _said(f"narrow, {second}", _looks(page, (SHAPES, COLOURS), colours, opening))
+    found |= _said(f"{width}, {second}", _looks(page, (COLOURS,), colours, opening))
+    width = NARROW if width == WIDE else WIDE
+    widen(page, width)
+    found |= _said(f"{width}, {second}", _looks(page, (SHAPES, COLOURS), colours, opening))
     if places := page.evaluate(WIDER):
-        found["narrow: wider than its place"] = places
-    widen(page, WIDE)
+        found["wider than its place"] = places
     return found
+
+
+def _width(page: Page) -> int:
+    shown = page.viewport_size
+    assert shown
+    return shown["width"]
 
 
 def _looks(
