@@ -30,12 +30,9 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-import backend.app
-import backend.settings
 from frontend.app import create_app
 from frontend.settings import Settings
 from lmscope.client import AsyncClient
-from tests import tiny
 from tests.browser.fake import FakeClient
 
 CHROMIUMS = ("chromium-headless-shell", "chromium", "chromium-browser")
@@ -151,9 +148,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("profile")
 
 
-@pytest.fixture(scope="module")  # its event loop must end before other modules run theirs
-def profile(folder: Path) -> Iterator[BrowserContext]:
-    """A browser profile that has the pages' scripts at hand, compiled, as any browser has on a second visit.
+@dataclass
+class Open:
+    """A Chromium that is open, and the event loop that Playwright drives it with."""
+
+    context: BrowserContext
+    loop: asyncio.AbstractEventLoop | None
+
+
+@pytest.fixture(scope="session")
+def chromium_of_the_session(folder: Path) -> Iterator[Open]:
+    """One for all modules, with a profile that has the pages' scripts at hand, compiled, as on any second visit.
 
     Chromium keeps compiled scripts only where a profile lies on disk, and a process for as long as it shows something.
     """
@@ -167,8 +172,18 @@ def profile(folder: Path) -> Iterator[BrowserContext]:
         chromium = playwright.chromium
         context = chromium.launch_persistent_context(folder, executable_path=path, args=CHROMIUM, viewport=SCREEN)
         _stay(context.pages[0])
-        yield context
+        loop = asyncio._get_running_loop()
+        yield Open(context, loop)
+        asyncio._set_running_loop(loop)
         context.close()
+
+
+@pytest.fixture(scope="module")
+def profile(chromium_of_the_session: Open) -> Iterator[BrowserContext]:
+    """The browser. Its loop counts as running for as long as a module uses it: others run loops of their own."""
+    asyncio._set_running_loop(chromium_of_the_session.loop)
+    yield chromium_of_the_session.context
+    asyncio._set_running_loop(None)
 
 
 def _stay(page: Page) -> None:
@@ -204,6 +219,9 @@ class Whole:
 
 @pytest.fixture(scope="session")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
+    import backend.app  # takes seconds, which the process that hands out the tests need not spend
+    from tests import tiny
+
     place = tmp_path_factory.mktemp("models")
     names = {kind: str(tiny.folder(kind, place / f"tiny-{kind}")) for kind in tiny.KINDS}
     settings = backend.settings.Settings(models=tuple(names.values()), cache_dir=place / "cache", allow=("folder",))

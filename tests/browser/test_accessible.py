@@ -93,8 +93,8 @@ def _looks(
         yield from faults(page, rules, colours if rules is COLOURS else None).items()
     for name in opening:
         page.get_by_role("button", name=name).click()
-        for rules in every:
-            yield from ((f"{name}: {rule}", each) for rule, each in faults(page, rules, popover(page)).items())
+        rules = RULES if SHAPES in every else COLOURS
+        yield from ((f"{name}: {rule}", each) for rule, each in faults(page, rules, popover(page)).items())
         page.keyboard.press("Escape")
 
 
