@@ -70,10 +70,10 @@ def spellings_of(
     offered = found and leave_out is not None
     if missing and not (found and leave_out):
         raise (errors.SeveralTokens if offered else errors.CannotShow)(
-            "There is no value to find for " + ("this word" if len(missing) == 1 else "these words"),
+            "This word is no single token" if len(missing) == 1 else "These words are no single tokens",
             "a search goes by single tokens, and " + "; ".join(missing),
             "Search for one of the pieces, for another form of the word, or for a synonym"
-            + (", or leave such words out (leave_out)." if offered else "."),
+            + (", or leave such words out." if offered else "."),
         )
     return tuple(found), ((LEFT_OUT.format("; ".join(missing)),) if missing else ())
 

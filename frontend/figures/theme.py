@@ -65,7 +65,8 @@ def template(theme: Theme = "light") -> go.layout.Template:
     ink = INK[theme]
     axis = {
         "gridcolor": ink["grid"], "linecolor": ink["line"], "tickcolor": ink["line"], "zerolinecolor": ink["line"],
-        "zeroline": False, "automargin": True, "ticklabeloverflow": "allow", "title": {"standoff": 8, "font": {"size": 12, "color": ink["quiet"]}},
+        "zeroline": False, "automargin": True, "ticklabeloverflow": "allow",  # with margins that fit none overflows
+        "title": {"standoff": 8, "font": {"size": 12, "color": ink["quiet"]}},
         "tickfont": {"size": 11, "color": ink["text"]}, "spikecolor": ink["mark"], "spikethickness": 1,
         "spikedash": "solid", "spikemode": "across",
     }  # fmt: skip

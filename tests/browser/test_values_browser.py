@@ -21,7 +21,7 @@ pytestmark = pytest.mark.browser
 MODEL, TEXT = "smollm2-135m-instruct", "The capital of France is"
 QUIET = "lmscope.trace.isOpen() && !lmscope.busy.isOut()"
 CANNOT = Problem(
-    type="cannot-show", status=422, what="There is no value to find for this word",
+    type="cannot-show", status=422, what="This word is no single token",
     why="a search goes by single tokens, and “abc” is 2 tokens: a · bc", instead="Search for one of the pieces",
 )  # fmt: skip
 

@@ -107,7 +107,7 @@ def concept(ask: ConceptAsk) -> ConceptAnswer:
     """
     if LONG in ask.words and not ask.leave_out:
         raise Refused(
-            Problem(type="several-tokens", status=422, what="There is no value to find for this word",
+            Problem(type="several-tokens", status=422, what="This word is no single token",
                     why=f"a search goes by single tokens, and “{LONG}” is 3 tokens", instead="leave it out")
         )  # fmt: skip
     found = lookup(LookupAsk(model=ask.model, words=ask.words, limit=ask.limit))
