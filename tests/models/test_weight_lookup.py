@@ -75,14 +75,14 @@ def test_a_word_of_several_tokens_refuses_the_question_or_is_left_out_where_this
     with pytest.raises(errors.SeveralTokens, match="“thecat” is 2 tokens: the · cat") as refused:
         weight_lookup.lookup(loaded, ask, LIMITS)
     assert "“the”" not in refused.value.why
-    assert "leave_out" in refused.value.instead
+    assert "leave such words out" in refused.value.instead
     answer = weight_lookup.lookup(loaded, ask.model_copy(update={"leave_out": True}), LIMITS)
     alone = weight_lookup.lookup(loaded, ask.model_copy(update={"words": ("the",)}), LIMITS)
     assert answer.groups == alone.groups
     assert any("Left out" in said and "thecat" in said for said in answer.notices)
     with pytest.raises(errors.CannotShow, match="2 tokens") as refused:
         weight_lookup.lookup(loaded, ask.model_copy(update={"words": ("thecat",), "leave_out": True}), LIMITS)
-    assert "leave_out" not in refused.value.instead
+    assert "leave such words out" not in refused.value.instead
     assert refused.value.problem().type == "cannot-show"  # nothing would be left
 
 
