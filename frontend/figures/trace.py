@@ -27,8 +27,10 @@ COLOURS: dict[str, str] = {
 FIELDS = {"probability": "probability", "agreement": "final", "rank": "rank", "entropy": "entropy"}
 COLUMNS_MOST = 128
 """Tokens that one picture shows; a longer text is shown in windows."""
-AXES_PX = 250
-"""Width that the row names and the colour bar take."""
+AXES_PX, SLIM_AXES_PX = 250, 150
+"""Width that the row names, in full or as numbers, and the colour bar take."""
+SLIM_PX = 520
+"""A narrower picture names its rows by their numbers alone."""
 CHARACTER_PX = 6.6
 FEWEST = 3
 """Characters of a word below which a cell shows none."""
@@ -90,14 +92,15 @@ def lens_grid(
     row = answer["layers"] if row is None else min(row, answer["layers"])
     low, high = window or window_of(count, token)
     lens = Lens(grids, list(range(answer["layers"] + 1)), list(range(low, high)))
-    room = (width - AXES_PX) / len(lens.columns)
+    slim = width < SLIM_PX
+    room = (width - (SLIM_AXES_PX if slim else AXES_PX)) / len(lens.columns)
     names = axis_names(token_names(tokens, answer["ids"]), low, high, high - low)
     fits = int((room - 8) / CHARACTER_PX)
     if side == "difference":
         traces = [_moved(answer, lens, names, fits)]
     else:
         traces = list(_heat(answer, lens, side, colour, names, fits))
-    return go.Figure(traces, _layout(lens, names, room, _marks(lens, token, row, theme), theme))
+    return go.Figure(traces, _layout(lens, names, room, slim, _marks(lens, token, row, theme), theme))
 
 
 def window_of(count: int, token: int) -> tuple[int, int]:
@@ -279,19 +282,28 @@ def _marks(lens: Lens, token: int, row: int, theme: Theme) -> list[dict[str, Any
     ]
 
 
-def _layout(lens: Lens, names: list[str], room: float, marks: list[dict[str, Any]], theme: Theme) -> dict[str, Any]:
+def _layout(
+    lens: Lens, names: list[str], room: float, slim: bool, marks: list[dict[str, Any]], theme: Theme
+) -> dict[str, Any]:
     every = max(1, ceil(LABEL_PX / room))
     last, down = lens.rows[-1], max(1, ceil(len(lens.rows) / 64))
     rows = [row for row in lens.rows if (row % down == 0 and row <= last - down) or row == last]
-    labels = [f"<b>answer: {row_name(row)}</b>" if row == last else row_name(row) for row in rows]
+    labels = [_row_label(row, row == last, slim) for row in rows]
     upright = max(map(len, names)) * CHARACTER_PX < room
     return {
         "template": template(theme), "hovermode": "closest", "uirevision": f"{lens.columns[0]} {last}", "shapes": marks,
         "xaxis": {"side": "top", "title": {"text": "token read last"}, "tickvals": lens.columns[::every],
                   "ticktext": names[::every], "tickangle": 0 if upright else -90, "showgrid": False,
                   "range": [lens.columns[0] - 0.55, lens.columns[-1] + 0.55]},
-        "yaxis": {"tickvals": rows, "ticktext": labels, "showgrid": False, "range": [last + 0.6, -0.6]},
+        "yaxis": {"tickvals": rows, "ticktext": labels, "showgrid": False, "range": [last + 0.6, -0.6],
+                  "title": {"text": "after block" if slim else None}},
     }  # fmt: skip
+
+
+def _row_label(row: int, is_last: bool, slim: bool) -> str:
+    if slim:
+        return "<b>answer</b>" if is_last else str(row - 1) if row else "emb."
+    return f"<b>answer: {row_name(row)}</b>" if is_last else row_name(row)
 
 
 def _column(answer: Answer, side: str, token: int | None) -> tuple[Mapping[str, Any], int]:

@@ -37,6 +37,12 @@ def test_rows_go_down_from_the_embedding_to_the_answer() -> None:
     assert figure.layout.xaxis.ticktext == ("0 The", "1 capital", "2 of", "3 France", "4 is")
 
 
+def test_a_slim_picture_names_its_rows_by_number_and_keeps_the_room_for_cells() -> None:
+    axis = lens_grid(answer(), tokens(), width=300).layout.yaxis
+    assert axis.ticktext == ("emb.", "0", "1", "2", "3", "4", "<b>answer</b>")
+    assert axis.title.text == "after block"
+
+
 @pytest.mark.parametrize(("colour", "field"), [("entropy", "entropy"), ("agreement", "final")])
 def test_arrays_of_the_right_shape_go_in_unopened(colour: Any, field: str) -> None:
     given = answer()
