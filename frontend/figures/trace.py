@@ -27,7 +27,7 @@ COLOURS: dict[str, str] = {
 FIELDS = {"probability": "probability", "agreement": "final", "rank": "rank", "entropy": "entropy"}
 COLUMNS_MOST = 128
 """Tokens that one picture shows; a longer text is shown in windows."""
-AXES_PX, SLIM_AXES_PX = 250, 150
+AXES_PX, SLIM_AXES_PX = 250, 180
 """Width that the row names, in full or as numbers, and the colour bar take."""
 SLIM_PX = 520
 """A narrower picture names its rows by their numbers alone."""

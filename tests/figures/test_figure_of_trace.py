@@ -87,7 +87,7 @@ def test_no_word_becomes_markup_and_what_nobody_can_see_has_a_sign() -> None:
     assert not any("<s>" in hover for line in figure.data[0].customdata for hover in line)
 
 
-@pytest.mark.parametrize(("width", "longest"), [(9000, 25), (700, 13), (450, 4)])
+@pytest.mark.parametrize(("width", "longest"), [(9000, 25), (700, 13), (530, 7), (450, 6)])
 def test_words_are_cut_to_the_room_of_a_cell(width: int, longest: int) -> None:
     text = lens_grid(answer(), width=width).data[0].text
     plain = [cell.removeprefix("<b>").removesuffix("</b>") for line in text for cell in line]
