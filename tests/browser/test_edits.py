@@ -260,3 +260,13 @@ def test_changing_the_model_leaves_edits_behind_and_says_so(calm: Fake, watched:
     wait_for_address(page)
     page.go_back()
     expect(page.locator(".edit-label")).to_have_text("L5 head 3 off")
+
+
+def test_on_a_phone_only_the_edits_stay_in_sight(calm: Fake, watched: Watched) -> None:
+    page = watched.look(390)
+    watched.open(f"{calm.url}/attention")
+    page.evaluate("lmscope.edits.off(5, 3)")
+    page.wait_for_function("!lmscope.busy.isOut()")
+    page.evaluate("scrollTo(0, 800)")
+    eventually(page, lambda: abs(page.evaluate("document.getElementById('edits').getBoundingClientRect().top")) < 2)
+    assert page.evaluate("document.querySelector('.top').getBoundingClientRect().bottom") < 80
