@@ -175,12 +175,12 @@
     trace.setProps("why-sets-ask", { data: Date.now() });
   }
 
-  /** The prompt sets of this server. */
+  /** The prompt sets of this server. They may come before a link is opened: draw() chooses among them. */
   function sets(given) {
-    if (!given || !trace.isOpen()) return;
     const { h } = lmscope.dom;
     const choice = place("why-set-choice");
-    const chosen = lmscope.view.get().focus.set || "";
+    if (!given || !choice) return;
+    const chosen = lmscope.view.get()?.focus.set || "";
     const named = given.map((set) => h("option", { value: set.ours ? "" : set.id }, set.name + " (" + set.texts + " texts)"));
     choice.replaceChildren(...(given.some((set) => set.ours) ? [] : [h("option", { value: "" }, "the set that comes with LMScope")]), ...named);
     choice.value = chosen;

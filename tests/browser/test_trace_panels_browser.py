@@ -238,6 +238,22 @@ def test_a_new_question_ends_what_was_being_measured(made: Fake, watched: Watche
     assert asked(made, EffectsAsk)[-1].set == "b" * 64
 
 
+HOLD = """const asIs = window.fetch, held = new Promise((resolve) => { window.letRead = resolve; });
+window.fetch = async (url, options) => (String(url).endsWith("/view") && await held, asIs(url, options));"""
+"""Reads a link only when it is told to."""
+
+
+def test_prompt_sets_that_come_before_the_link_is_read_can_be_chosen(made: Fake, watched: Watched) -> None:
+    watched.page.add_init_script(HOLD)
+    page = watched.page
+    page.goto(link(made.url, "trace", text=TEXT, focus={"removal": "mean", "set": "b" * 64}))
+    expect(page.locator("#why-set-choice option")).to_have_text(["prose (40 texts)", "films (12 texts)"])
+    assert page.evaluate("lmscope.view.get()") is None
+    page.evaluate("letRead()")
+    expect(page.locator("#why-set-choice")).to_be_visible()
+    expect(page.locator("#why-set-choice")).to_have_value("b" * 64)
+
+
 # ---------------------------------------------------------------------------------------------------- patch
 
 
