@@ -137,7 +137,7 @@
       this.watching = new ResizeObserver(() => this.arrange());
       this.watching.observe(this.scroller);
       this.themed = new MutationObserver(() => this.soon());
-      this.themed.observe(document.documentElement, { attributes: true, attributeFilter: ["data-mantine-color-scheme"] });
+      this.themed.observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
     }
 
     remove() {

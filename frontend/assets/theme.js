@@ -2,7 +2,7 @@
 (function () {
   "use strict";
   const lmscope = (window.lmscope = window.lmscope || {});
-  const KEY = "mantine-color-scheme-value"; // the key that Mantine itself reads
+  const KEY = "lmscope-theme"; // read before the first paint, too (frontend/parts/browser.py)
   const WORDS = { light: "Light", dark: "Dark", auto: "System" };
   const system = matchMedia("(prefers-color-scheme: dark)");
 
@@ -19,7 +19,7 @@
 
   function apply(choice) {
     const theme = drawn(choice);
-    document.documentElement.setAttribute("data-mantine-color-scheme", theme);
+    document.documentElement.setAttribute("data-theme", theme);
     if (window.dash_clientside.set_props) window.dash_clientside.set_props("theme", { data: theme });
     window.dispatchEvent(new CustomEvent("lmscope:theme", { detail: theme }));
     const button = document.getElementById("theme-button");
@@ -47,5 +47,5 @@
     apply(chosen());
   }
 
-  lmscope.theme = { start, choose, chosen, now: () => document.documentElement.getAttribute("data-mantine-color-scheme") };
+  lmscope.theme = { start, choose, chosen, now: () => document.documentElement.getAttribute("data-theme") };
 })();

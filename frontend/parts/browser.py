@@ -17,15 +17,15 @@ INSTRUMENTS = ("attention", "heads", "trace", "weights", "steer")
 THEME = """
 (function () {
   var kept = null;
-  try { kept = localStorage.getItem("mantine-color-scheme-value"); } catch (error) { kept = null; }
+  try { kept = localStorage.getItem("lmscope-theme"); } catch (error) { kept = null; }
   var dark = kept === "dark" || (kept !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
-  document.documentElement.setAttribute("data-mantine-color-scheme", dark ? "dark" : "light");
+  document.documentElement.setAttribute("data-theme", dark ? "dark" : "light");
 })();
 """
 """The theme is set before the first paint: the one script of ours that stands inside the page."""
 
 INDEX = """<!DOCTYPE html>
-<html lang="en" data-mantine-color-scheme="light">
+<html lang="en" data-theme="light">
 <head>
 {%metas%}
 <meta name="color-scheme" content="light dark">

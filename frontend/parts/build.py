@@ -6,7 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 HEADER = "X-Lmscope-Build"
-PACKAGES = ("dash", "dash-mantine-components", "dash-ag-grid", "plotly")
+PACKAGES = ("dash", "dash-ag-grid", "plotly")
 
 
 @cache

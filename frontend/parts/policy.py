@@ -16,7 +16,7 @@ BARE = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-act
 def policy(scripts: Iterable[str]) -> str:
     """Content-Security-Policy of a page whose inline scripts have these hashes.
 
-    Styles may stand inside the page: Mantine, AG Grid and Plotly write theirs while they run.
+    Styles may stand inside the page: AG Grid and Plotly write theirs while they run.
     """
     return (
         f"default-src 'self'; script-src 'self' {' '.join(scripts)}; style-src 'self' 'unsafe-inline'; "

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import dash_mantine_components as dmc
 from dash import ClientsideFunction, Input, Output, clientside_callback, dcc, html, page_container
 
 from frontend.parts import ids, shelf, steers, strip  # noqa: F401  (their callbacks register on import)
@@ -14,25 +13,16 @@ POLITE: Any = {"aria-live": "polite"}
 READING: Any = {"data-busy": ids.STRIP_SCORES, "data-sentence": "The model is reading the text"}
 
 
-def layout(path: str) -> dmc.MantineProvider:
+def layout(path: str) -> html.Div:
     """The whole page; assets/*.js fill the places that are empty here."""
-    return dmc.MantineProvider(
+    return html.Div(
         [
             *_stores(),
             html.A("Skip to the page", href="#page", className="skip", id="skip"),
-            dmc.AppShell(
-                [
-                    dmc.AppShellNavbar(rail(path), id="navbar"),
-                    dmc.AppShellMain([_top(), _page()], className="main"),
-                ],
-                navbar={"width": {"base": 52, "md": 84}, "breakpoint": 0},
-                padding=0,
-                id=ids.SHELL,
-            ),
+            html.Div([html.Nav(rail(path), id="navbar"), html.Main([_top(), _page()], className="main")], id=ids.SHELL),
             html.Div(id="announcer", role="status", **POLITE),
             html.Div(id="tooltip", role="tooltip", hidden=True),
-        ],
-        theme={"fontFamily": "var(--font)", "fontFamilyMonospace": "var(--mono)", "primaryColor": "indigo"},
+        ]
     )
 
 

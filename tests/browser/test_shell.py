@@ -238,14 +238,14 @@ def test_the_picker_says_what_a_model_is_and_cannot_show_asks_the_chosen_one_and
 
 def test_theme_is_remembered_and_never_flashes(calm: Fake, watched: Watched) -> None:
     page = watched.open(calm.url)
-    now = "document.documentElement.getAttribute('data-mantine-color-scheme')"
+    now = "document.documentElement.getAttribute('data-theme')"
     page.wait_for_function(f"{now} === 'light'")
     page.locator("#theme-button").click()
     page.locator("#theme-button").click()
     page.wait_for_function(f"{now} === 'dark'")
     page.add_init_script(
         "addEventListener('DOMContentLoaded', () =>"
-        " { window.firstTheme = document.documentElement.dataset.mantineColorScheme; })"
+        " { window.firstTheme = document.documentElement.dataset.theme; })"
     )
     page.reload()
     page.wait_for_function("window.lmscope && lmscope.view && lmscope.view.get()")

@@ -21,7 +21,7 @@ VIRIDIS = re.findall(r'"(#[0-9a-f]{6})"', (Path(__file__).parents[2] / "frontend
 
 
 def colours(theme: str) -> dict[str, str]:
-    block = re.search(rf'\[data-mantine-color-scheme="{theme}"\] \{{(.*?)\}}', CSS, re.S)
+    block = re.search(rf'\[data-theme="{theme}"\] \{{(.*?)\}}', CSS, re.S)
     assert block is not None
     return dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6}|\d+%);", block[1]))
 
