@@ -146,17 +146,18 @@
       if (target.dataset.state !== state) {
         target.dataset.state = state;
         target.replaceChildren(...prompt());
-        text.drawn[side] = 0;
+        text.drawn[side] = null;
       }
+      const [tokens, drawn] = [text.sides[side], text.drawn[side]];
+      if (drawn && drawn.tokens === tokens.length && drawn.ended === text.ended[side]) return; // a look at sizes is dear
       const isAtEnd = target.scrollHeight - target.scrollTop - target.clientHeight < 40;
       const { h } = lmscope.dom;
       if (target.lastChild && target.lastChild.className === "write-end") target.lastChild.remove();
-      const tokens = text.sides[side];
-      for (let i = text.drawn[side] || 0; i < tokens.length; i++) {
+      for (let i = drawn ? drawn.tokens : 0; i < tokens.length; i++) {
         if (i === at) target.append(h("span.write-fork", { title: "Here the two texts part" }, "⑂"));
         target.append(mark(h("span" + (at !== null && i >= at && !ratio ? ".parted" : ""), { "data-token": i }, tokens[i].text), tokens[i]));
       }
-      text.drawn[side] = tokens.length;
+      text.drawn[side] = { tokens: tokens.length, ended: text.ended[side] };
       if (text.ended[side]) target.append(h("span.write-end", {}, "▪ " + ENDED[text.ended[side]]));
       if (isAtEnd) target.scrollTop = target.scrollHeight;
     }

@@ -120,6 +120,7 @@ class Served:
         while not self.server.started:
             if not self.thread.is_alive():
                 raise RuntimeError("the server did not start")
+            time.sleep(0.005)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -45,14 +45,16 @@ WIDER = """() => [...document.querySelectorAll('#page, .values-panel')]
 RUN = "async ([without, rules]) => (await axe.run(without, rules)).violations"
 
 
-def faults(page: Page, rules: dict[str, Any] = RULES, within: list[str] | None = None) -> dict[str, list[str]]:
+def faults(
+    page: Page, every: tuple[dict[str, Any], ...] = (SHAPES, COLOURS), within: list[str] | None = None
+) -> dict[str, list[str]]:
     """Rule broken → the elements that break it; `within` are selectors of places, when not the whole page is meant."""
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE_SCRIPT)
-    without = DRAWN if rules is COLOURS else NOT_OURS
-    found: list[dict[str, Any]] = page.evaluate(
-        RUN, [without | ({"include": [[each] for each in within]} if within else {}), rules]
-    )
+    places = {"include": [[each] for each in within]} if within else {}
+    found: list[dict[str, Any]] = []
+    for rules in every:
+        found += page.evaluate(RUN, [(DRAWN if rules is COLOURS else NOT_OURS) | places, rules])
     heard = [each for each in found if each["impact"] in GRAVE or "best-practice" not in each["tags"]]
     return {each["id"]: [f"{node['target']} {node['failureSummary']}" for node in each["nodes"]] for each in heard}
 
@@ -90,11 +92,10 @@ def _looks(
 ) -> Iterable[tuple[str, list[str]]]:
     """Faults by rule: of the page, and of each popover."""
     for rules in every:
-        yield from faults(page, rules, colours if rules is COLOURS else None).items()
+        yield from faults(page, (rules,), colours if rules is COLOURS else None).items()
     for name in opening:
         page.get_by_role("button", name=name).click()
-        rules = RULES if SHAPES in every else COLOURS
-        yield from ((f"{name}: {rule}", each) for rule, each in faults(page, rules, popover(page)).items())
+        yield from ((f"{name}: {rule}", each) for rule, each in faults(page, every, popover(page)).items())
         page.keyboard.press("Escape")
 
 

@@ -108,8 +108,10 @@ def test_escape_closes_what_a_button_opened_and_gives_the_focus_back(calm: Fake,
 
 def test_nothing_traps_the_focus(calm: Fake, watched: Watched) -> None:
     """Tab comes round to where it began, forwards and backwards, on every page."""
+    page = watched.open(f"{calm.url}/attention")
     for name in ("attention", "heads", "trace", "weights", "steer"):
-        page = watched.open(f"{calm.url}/{name}")
+        page.evaluate("(name) => lmscope.view.go(name)", name)
+        expect(page.locator(f"#{name}-page")).to_be_visible()
         page.wait_for_function("!lmscope.busy.isOut()")
         for key in ("Tab", "Shift+Tab"):
             tab_until(page, named("skip"), key, most=160)

@@ -244,8 +244,7 @@ def test_theme_is_remembered_and_never_flashes(calm: Fake, watched: Watched) -> 
     page.locator("#theme-button").click()
     page.wait_for_function(f"{now} === 'dark'")
     page.add_init_script(
-        "addEventListener('DOMContentLoaded', () =>"
-        " { window.firstTheme = document.documentElement.dataset.theme; })"
+        "addEventListener('DOMContentLoaded', () => { window.firstTheme = document.documentElement.dataset.theme; })"
     )
     page.reload()
     page.wait_for_function("window.lmscope && lmscope.view && lmscope.view.get()")

@@ -33,9 +33,10 @@ def asked(made: Fake, kind: type) -> list[Any]:
 
 def shown(page: Page, name: str, traces: int) -> None:
     """The job has ended, and its picture has so many lines or maps."""
-    expect(page.locator(f"#weights-{name}-picture")).to_be_visible()
-    drawn = f"""() => (document.querySelector("#weights-{name}-figure .js-plotly-plot") || {{data: []}}).data.length"""
-    eventually(page, lambda: page.evaluate(drawn) == traces)
+    page.wait_for_function(f"""() => {{
+        const plot = document.querySelector("#weights-{name}-figure .js-plotly-plot");
+        return plot !== null && plot.checkVisibility() && (plot.data || []).length === {traces};
+    }}""")
     expect(page.locator(".measuring")).to_have_count(0)
 
 
