@@ -95,7 +95,8 @@ def _looks(
         yield from faults(page, (rules,), colours if rules is COLOURS else None).items()
     for name in opening:
         page.get_by_role("button", name=name).click()
-        yield from ((f"{name}: {rule}", each) for rule, each in faults(page, every, popover(page)).items())
+        rules = RULES if SHAPES in every else COLOURS
+        yield from ((f"{name}: {rule}", each) for rule, each in faults(page, (rules,), popover(page)).items())
         page.keyboard.press("Escape")
 
 
@@ -127,7 +128,7 @@ def popover(page: Page) -> list[str]:
 STILL = """() => new Promise((resolve) => {
     let quiet;
     const end = () => [observer.disconnect(), clearTimeout(quiet), clearTimeout(last), resolve()];
-    const wait = () => [clearTimeout(quiet), quiet = setTimeout(end, 200)];
+    const wait = () => [clearTimeout(quiet), quiet = setTimeout(end, 120)];
     const last = setTimeout(end, 10000), observer = new MutationObserver(wait);
     observer.observe(document, {subtree: true, childList: true, attributes: true, characterData: true});
     wait();
