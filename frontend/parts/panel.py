@@ -19,20 +19,22 @@ Answering = Callable[Concatenate[Asking, Given], Awaitable[Told]]
 
 
 def asked_by(
-    ask: str, told: str, notice: str, figure: str | None = None, *, at_once: bool = False
+    ask: str, told: str, notice: str, figure: str | None = None, *, by_tab: bool = True, at_once: bool = False
 ) -> Callable[[Answering[Asking, Given, Told]], Answering[Asking, Given, Told]]:
     """Register a callback of (asked, tab) that returns what is told, and None for the notice; all four are ids.
 
     With a `figure` it is one of (asked, theme, tab) that returns the figure first: the figure is drawn anew when the
-    theme turns. `at_once`: what asks may have done so before the panel came into the document.
+    theme turns. Where it is not `by_tab`, nobody is named as the one who asks, and `tab` is not given. `at_once`: what
+    asks may have done so before the panel came into the document.
     """
     drawn = [] if figure is None else [Output(figure, "figure")]
     turned = [] if figure is None else [Input(shell.THEME, "data")]
+    named_by = [State(shell.TAB, "data")] if by_tab else []
 
     def register(answer: Answering[Asking, Given, Told]) -> Answering[Asking, Given, Told]:
         @callback(
-            *drawn, Output(told, "data"), Output(notice, "children"), Input(ask, "data"), *turned,
-            State(shell.TAB, "data"), prevent_initial_call=not at_once,
+            *drawn, Output(told, "data"), Output(notice, "children"), Input(ask, "data"), *turned, *named_by,
+            prevent_initial_call=not at_once,
         )  # fmt: skip
         @wraps(answer)
         async def answered(asked: Asking | None, *given: Given.args, **named: Given.kwargs) -> Told:

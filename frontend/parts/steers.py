@@ -2,19 +2,12 @@
 
 from typing import Any
 
-from dash import Input, Output, callback
-
 from frontend.parts import ids
 from frontend.parts.asking import client
-from frontend.parts.panel import Asked
+from frontend.parts.panel import Asked, asked_by
 
 
-@callback(
-    Output(ids.STEERS, "data"),
-    Output(ids.STEERS_NOTICE, "children"),
-    Input(ids.STEERS_ASK, "data"),
-    prevent_initial_call=True,
-)
+@asked_by(ids.STEERS_ASK, ids.STEERS, ids.STEERS_NOTICE, by_tab=False)
 async def show_steers(asked: Asked) -> tuple[dict[str, Any], None]:
     """The shelf of sliders; asked by assets/steers.js when somebody wants it."""
     shelf = await client(None).steers(asked["model"], asked["revision"])

@@ -15,7 +15,7 @@ from backend.schema import Problem, View, reasons
 from backend.schema.view import LINK_BYTES, LinkError, json_object
 from frontend.parts import build
 from frontend.parts.asking import client
-from frontend.parts.writing import Writing
+from frontend.parts.writing import Writing, ended
 from lmscope.client import Refused
 
 log = logging.getLogger("lmscope.frontend")
@@ -66,12 +66,9 @@ async def relay(websocket: WebSocket, tab: str) -> None:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
         await writing.stop()
-        for task in tasks:
-            task.cancel()
-        ends = await asyncio.gather(*tasks, return_exceptions=True)
-    for end in ends:
-        if isinstance(end, Exception):
-            log.error("a tab's websocket failed", exc_info=end)
+        failures = await ended(*tasks)
+    for failure in failures:
+        log.error("a tab's websocket failed", exc_info=failure)
     with suppress(RuntimeError, WebSocketDisconnect):
         await websocket.close()
 

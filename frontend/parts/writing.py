@@ -41,8 +41,7 @@ class Writing:
     async def stop(self) -> None:
         """End what is being written."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await ended(self._task)
             self._task = None
 
     async def _write(self, asked: Any, id: int) -> None:
@@ -62,6 +61,18 @@ class Writing:
             name: each.model_dump(mode="json") if isinstance(each, BaseModel) else each for name, each in said.items()
         }
         await self._send(json.dumps({**told, "id": id}))
+
+
+async def ended(*tasks: asyncio.Task[None]) -> list[BaseException]:
+    """End tasks, wait for their ends, and return what they failed with.
+
+    Whatever cancels the caller meanwhile comes through as it is, which `gather` would swap for a task's own end: a
+    scope of anyio then does not know its cancellation.
+    """
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    return [failed for task in tasks if not task.cancelled() and (failed := task.exception()) is not None]
 
 
 def _invalid(error: ValidationError) -> Problem:

@@ -6,12 +6,14 @@ import re
 from collections.abc import Callable
 
 import pytest
+from anyio import CancelScope
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from backend.schema import HeadScale, Problem, Sampling, View
 from frontend.app import create_app
 from frontend.parts.assets import FOLDER
+from frontend.parts.writing import ended
 from frontend.settings import Settings
 from tests.browser.fake import FakeClient
 
@@ -148,6 +150,16 @@ def test_closing_the_websocket_ends_the_writing(pages, fake) -> None:
         socket.close()
         socket.portal.call(until, lambda: fake.ended)
     assert fake.ended == ["one"]
+
+
+async def test_a_scope_that_ends_a_tab_while_its_tasks_end_is_not_surprised() -> None:
+    task = asyncio.create_task(asyncio.sleep(60))
+    await asyncio.sleep(0)
+    with CancelScope() as scope:
+        asyncio.get_running_loop().call_soon(scope.cancel)
+        await ended(task)
+    assert scope.cancelled_caught
+    assert task.cancelled()
 
 
 def test_what_cannot_be_written_is_told_in_words(pages, fake) -> None:

@@ -3,7 +3,7 @@
 from asyncio import gather
 from typing import Any
 
-from dash import ClientsideFunction, Input, Output, State, callback, clientside_callback
+from dash import ClientsideFunction, Input, Output, State, clientside_callback
 
 from backend.schema import HeadAsk, OverviewAsk, TokensAnswer, TokensAsk, View
 from frontend.pages.attention import ids
@@ -31,12 +31,7 @@ async def show_head(asked: Asked, tab: str | None) -> tuple[dict[str, Any], None
     return drawn(answer, tokens["tokens"]), None
 
 
-@callback(
-    Output(ids.CODE, "data"),
-    Output(ids.CODE_NOTICE, "children"),
-    Input(ids.CODE_ASK, "data"),
-    prevent_initial_call=True,
-)
+@asked_by(ids.CODE_ASK, ids.CODE, ids.CODE_NOTICE, by_tab=False)
 async def show_code(asked: Asked) -> tuple[dict[str, str], None]:
     """The same numbers from Python: by our client, and with plain transformers."""
     ask, asking = HeadAsk.model_validate(asked["ask"]), client(None)

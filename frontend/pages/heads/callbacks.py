@@ -4,7 +4,7 @@ from asyncio import gather
 from typing import Any
 
 import plotly.graph_objects as go
-from dash import ClientsideFunction, Input, Output, State, callback, clientside_callback
+from dash import ClientsideFunction, Input, Output, State, clientside_callback
 
 from backend.schema import HeadsAsk, TokensAnswer, TokensAsk, View
 from frontend.figures.heads import by_layer
@@ -25,12 +25,7 @@ async def show_heads(asked: Asked, theme: str | None, tab: str | None) -> tuple[
     return by_layer(answer, **wanted, chosen=chosen, theme=theme_of(theme)), answer, None
 
 
-@callback(
-    Output(ids.CODE, "data"),
-    Output(ids.CODE_NOTICE, "children"),
-    Input(ids.CODE_ASK, "data"),
-    prevent_initial_call=True,
-)
+@asked_by(ids.CODE_ASK, ids.CODE, ids.CODE_NOTICE, by_tab=False)
 async def show_code(asked: Asked) -> tuple[dict[str, str], None]:
     """The same numbers from Python: by our client, and with plain transformers."""
     ask, asking = HeadsAsk(view=View.model_validate(asked["view"])), client(None)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dash import ClientsideFunction, Input, Output, callback, clientside_callback
+from dash import ClientsideFunction, Input, Output, clientside_callback
 
 from backend.schema import SteerAsk
 from frontend.pages.steer import ids
@@ -27,12 +27,7 @@ async def _answered(asked: Asked, tab: str | None) -> dict[str, Any]:
     return asked | {"ask": None, "answer": await client(tab).raw(SteerAsk.model_validate(asked["ask"]))}
 
 
-@callback(
-    Output(ids.CODE, "data"),
-    Output(ids.CODE_NOTICE, "children"),
-    Input(ids.CODE_ASK, "data"),
-    prevent_initial_call=True,
-)
+@asked_by(ids.CODE_ASK, ids.CODE, ids.CODE_NOTICE, by_tab=False)
 async def show_code(asked: Asked) -> tuple[dict[str, str], None]:
     """What a panel asked, as calls of our client, in order."""
     asks = [CALLS[name].form.model_validate(each) for name, given in asked["asks"].items() for each in given]

@@ -4,7 +4,7 @@ from asyncio import gather
 from typing import Any
 
 import plotly.graph_objects as go
-from dash import ClientsideFunction, Input, Output, State, callback, clientside_callback
+from dash import ClientsideFunction, Input, Output, State, clientside_callback
 
 from backend.schema import TokensAsk, TraceAsk
 from frontend.figures.trace import lens_grid, tracked
@@ -32,12 +32,7 @@ async def show_tracked(asked: Asked, theme: str | None, tab: str | None) -> tupl
     return figure, {"answer": answer, "turn": asked["turn"]}, None
 
 
-@callback(
-    Output(ids.CODE, "data"),
-    Output(ids.CODE_NOTICE, "children"),
-    Input(ids.CODE_ASK, "data"),
-    prevent_initial_call=True,
-)
+@asked_by(ids.CODE_ASK, ids.CODE, ids.CODE_NOTICE, by_tab=False)
 async def show_code(asked: Asked) -> tuple[dict[str, str], None]:
     """The same numbers from Python, by our client: the lens, or what another panel asked, in order."""
     if trace := asked["asks"].get("trace"):

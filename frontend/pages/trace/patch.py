@@ -68,12 +68,7 @@ def panel() -> html.Section:
     )
 
 
-@callback(
-    Output(ids.SOURCE, "data"),
-    Output(ids.SOURCE_NOTICE, "children"),
-    Input(ids.SOURCE_ASK, "data"),
-    prevent_initial_call=True,
-)
+@asked_by(ids.SOURCE_ASK, ids.SOURCE, ids.SOURCE_NOTICE, by_tab=False)
 async def show_source(asked: Asked) -> tuple[dict[str, Any], None]:
     """The other text as the model sees it; asked by nobody, so that the strip's own question lives on."""
     answer = await client(None).raw(TokensAsk(view=View.model_validate(asked["view"]), scores=False))

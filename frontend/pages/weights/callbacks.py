@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import plotly.graph_objects as go
-from dash import ClientsideFunction, Input, Output, callback, clientside_callback
+from dash import ClientsideFunction, Input, Output, clientside_callback
 
 from backend.schema import (
     ConceptAsk,
@@ -20,7 +20,7 @@ from frontend.figures.weights import curve
 from frontend.pages.weights import ids
 from frontend.parts.answering import answer
 from frontend.parts.client_code import CALLS, client_calls
-from frontend.parts.panel import Asked, heard
+from frontend.parts.panel import Asked, asked_by, heard
 
 
 def _curve(found: Mapping[str, Any], theme: Theme) -> go.Figure:
@@ -35,12 +35,7 @@ for question, form in (
     answer(question, {"ask": form})
 
 
-@callback(
-    Output(ids.CODE, "data"),
-    Output(ids.CODE_NOTICE, "children"),
-    Input(ids.CODE_ASK, "data"),
-    prevent_initial_call=True,
-)
+@asked_by(ids.CODE_ASK, ids.CODE, ids.CODE_NOTICE, by_tab=False)
 async def show_code(asked: Asked) -> tuple[dict[str, str], None]:
     """What a panel asked, as calls of our client."""
     asks = [CALLS[name].form.model_validate(given) for name, given in asked["asks"]]
