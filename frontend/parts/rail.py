@@ -9,13 +9,13 @@ from frontend.parts.browser import INSTRUMENTS
 LABELS = {"attention": "Attention", "heads": "Heads", "trace": "Trace", "weights": "Weights", "steer": "Steer"}
 
 
-def rail(path: str) -> html.Div:
+def rail(path: str) -> html.Nav:
     """Icons with labels; assets/rail.js keeps the view in their links."""
     entries = [_entry(path, name) for name in INSTRUMENTS]
     brand = html.Div(
         [html.Span(className="icon icon-brand"), html.Span("LMScope", className="rail-label")], className="brand"
     )
-    return html.Div([brand, *entries], id="rail", className="rail")
+    return html.Nav([brand, *entries], id="rail", className="rail")
 
 
 def _entry(path: str, name: str) -> html.A:

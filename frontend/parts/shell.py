@@ -19,7 +19,7 @@ def layout(path: str) -> html.Div:
         [
             *_stores(),
             html.A("Skip to the page", href="#page", className="skip", id="skip"),
-            html.Div([html.Nav(rail(path), id="navbar"), html.Main([_top(), _page()], className="main")], id=ids.SHELL),
+            html.Div([rail(path), html.Main([_top(), _page()], className="main")], id=ids.SHELL),
             html.Div(id="announcer", role="status", **POLITE),
             html.Div(id="tooltip", role="tooltip", hidden=True),
         ]
