@@ -78,15 +78,20 @@ def problem_of(error: Exception) -> Problem | None:
     return None
 
 
+def broken(error: Exception) -> Problem:
+    """What is said of a fault of ours; call it where the error is logged."""
+    return Problem(
+        type="broken", status=500, what="This part of the page failed", why=type(error).__name__,
+        instead="Try again; if it stays, the server's log has the details.",
+    )  # fmt: skip
+
+
 def on_error(error: Exception) -> Any:
     """Dash's one error handler: a problem goes to the callback's own notice place, the rest of the page lives on."""
     problem = problem_of(error)
     if problem is None:
         log.error("a page callback failed", exc_info=error)
-        problem = Problem(
-            type="broken", status=500, what="This part of the page failed", why=type(error).__name__,
-            instead="Try again; if it stays, the server's log has the details.",
-        )  # fmt: skip
+        problem = broken(error)
     if problem.type == SILENT:
         raise PreventUpdate
     if problem.type == "cancelled":

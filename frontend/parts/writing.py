@@ -6,6 +6,7 @@ The browser sends `{"write": WriteAsk, "id": n}`, or `{"write": null, "id": n}` 
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
@@ -14,8 +15,10 @@ from pydantic import BaseModel, ValidationError
 
 from backend.schema import Problem, WriteAsk, reasons
 from frontend.parts.asking import client
+from frontend.parts.notice import broken
 from lmscope.client import Refused
 
+log = logging.getLogger("lmscope.frontend")
 Send = Callable[[str], Awaitable[None]]
 
 
@@ -55,6 +58,9 @@ class Writing:
             await self._tell(id, problem=_invalid(error))
         except Refused as refused:
             await self._tell(id, problem=refused.problem)
+        except Exception as error:  # nobody waits for this task, and the panel would wait for ever
+            log.error("a continuation failed", exc_info=error)
+            await self._tell(id, problem=broken(error))
 
     async def _tell(self, id: int, **said: BaseModel | bool) -> None:
         told = {

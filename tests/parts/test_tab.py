@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 
 import pytest
 from anyio import CancelScope
@@ -150,6 +150,23 @@ def test_closing_the_websocket_ends_the_writing(pages, fake) -> None:
         socket.close()
         socket.portal.call(until, lambda: fake.ended)
     assert fake.ended == ["one"]
+
+
+def test_a_writing_that_fails_says_so_and_the_next_one_is_written(pages, fake, monkeypatch, caplog) -> None:
+    async def fails(self, view: View, **_) -> AsyncGenerator[None, None]:
+        raise KeyError("a fault of ours")
+        yield
+
+    with monkeypatch.context() as patched, pages.websocket_connect("/tab/one") as socket:
+        socket.receive_text()
+        patched.setattr(FakeClient, "write_stream", fails)
+        socket.send_text(write(WRITTEN, 1))
+        (said,) = told(socket, "problem")
+        patched.undo()
+        socket.send_text(write(WRITTEN, 2))
+        assert told(socket, "written")[-1]["id"] == 2
+    assert (said["id"], said["problem"]["type"], said["problem"]["why"]) == (1, "broken", "KeyError")
+    assert "a continuation failed" in caplog.text
 
 
 async def test_a_scope_that_ends_a_tab_while_its_tasks_end_is_not_surprised() -> None:
