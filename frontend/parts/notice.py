@@ -65,8 +65,8 @@ def sentence(words: str) -> str:
     return first + words[1:] + ("" if words.endswith((".", "!", "?", "…", ":")) or not words else ".")
 
 
-def problem_of(error: Exception) -> Problem | None:
-    """The problem that an exception stands for; None for a fault of ours."""
+def problem_of(error: Exception, failed: str) -> Problem:
+    """The problem that an exception stands for. A fault of ours is logged as `failed`, and said without details."""
     if isinstance(error, Refused):
         return error.problem
     if isinstance(error, ValidationError):
@@ -75,11 +75,7 @@ def problem_of(error: Exception) -> Problem | None:
             why=reasons.said(error.errors(include_url=False, include_input=False)),
             instead="Correct it, or go back to the last view.",
         )  # fmt: skip
-    return None
-
-
-def broken(error: Exception) -> Problem:
-    """What is said of a fault of ours; call it where the error is logged."""
+    log.error(failed, exc_info=error)
     return Problem(
         type="broken", status=500, what="This part of the page failed", why=type(error).__name__,
         instead="Try again; if it stays, the server's log has the details.",
@@ -88,10 +84,7 @@ def broken(error: Exception) -> Problem:
 
 def on_error(error: Exception) -> Any:
     """Dash's one error handler: a problem goes to the callback's own notice place, the rest of the page lives on."""
-    problem = problem_of(error)
-    if problem is None:
-        log.error("a page callback failed", exc_info=error)
-        problem = broken(error)
+    problem = problem_of(error, "a page callback failed")
     if problem.type == SILENT:
         raise PreventUpdate
     if problem.type == "cancelled":

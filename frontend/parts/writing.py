@@ -6,19 +6,16 @@ The browser sends `{"write": WriteAsk, "id": n}`, or `{"write": null, "id": n}` 
 
 import asyncio
 import json
-import logging
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from backend.schema import Problem, WriteAsk, reasons
+from backend.schema import WriteAsk
 from frontend.parts.asking import client
-from frontend.parts.notice import broken
-from lmscope.client import Refused
+from frontend.parts.notice import problem_of
 
-log = logging.getLogger("lmscope.frontend")
 Send = Callable[[str], Awaitable[None]]
 
 
@@ -54,13 +51,8 @@ class Writing:
                 async for event in events:
                     await self._tell(id, write=event)
             await self._tell(id, written=True)
-        except ValidationError as error:
-            await self._tell(id, problem=_invalid(error))
-        except Refused as refused:
-            await self._tell(id, problem=refused.problem)
         except Exception as error:  # nobody waits for this task, and the panel would wait for ever
-            log.error("a continuation failed", exc_info=error)
-            await self._tell(id, problem=broken(error))
+            await self._tell(id, problem=problem_of(error, "a continuation failed"))
 
     async def _tell(self, id: int, **said: BaseModel | bool) -> None:
         told = {
@@ -79,10 +71,3 @@ async def ended(*tasks: asyncio.Task[None]) -> list[BaseException]:
         task.cancel()
     await asyncio.wait(tasks)
     return [failed for task in tasks if not task.cancelled() and (failed := task.exception()) is not None]
-
-
-def _invalid(error: ValidationError) -> Problem:
-    why = reasons.said(error.errors(include_url=False, include_input=False))
-    return Problem(
-        type="invalid", status=422, what="This cannot be written", why=why, instead="Correct what is named.",
-    )  # fmt: skip

@@ -42,7 +42,7 @@ DOCUMENT = json.loads(openapi_text())
 ENDLESS = "/api/v1/tabs/{tab}/events"
 """A stream that lasts as long as its tab: tests/routes/test_tabs.py reads it."""
 FOCUSED = {"/api/v1/tokens", "/api/v1/links"}
-"""The routes that are asked about all of a view's focus. No other reads more of it than the token."""
+"""The routes that are asked about all of a view's focus. No other reads more of it than the token: `View.question`."""
 BRIEF: dict[str, Any] = json.loads(openapi_text())
 FOCUS = BRIEF["components"]["schemas"]["Focus"]
 FOCUS["properties"] = {"token": FOCUS["properties"]["token"]}
@@ -315,7 +315,12 @@ SENSIBLE: dict[str, dict[str, Any]] = {
 """Fields whose values no schema can describe well enough; None: left out."""
 
 
-VIEWS = ("view", "source")
+VIEWS = {
+    name
+    for schema in DOCUMENT["components"]["schemas"].values()
+    for name, field in schema.get("properties", {}).items()
+    if field == {"$ref": "#/components/schemas/View"}
+}
 """The fields of questions that are whole views."""
 
 
@@ -348,7 +353,6 @@ def within(edits: Any) -> list[dict[str, Any]]:
 
 def question_of(method: str, path: str) -> Any:
     """The test of one operation."""
-
     schema = SCHEMA if path in FOCUSED else BRIEF_SCHEMA
 
     @schema.include(method=method.upper(), path=path).parametrize()
