@@ -63,7 +63,7 @@ class Visit:
         return shown(job, self.tab)
 
 
-def _visit(request: Request, house: InHouse, tab: Tab) -> Visit:
+async def _visit(request: Request, house: InHouse, tab: Tab) -> Visit:
     return Visit(request, house, tab)
 
 

@@ -48,12 +48,12 @@ class House:
         return self.library.sets
 
 
-def _house(request: Request) -> House:
+async def _house(request: Request) -> House:
     house: House = request.app.state.house
     return house
 
 
-def _tab(
+async def _tab(
     tab: Annotated[UUID | None, Header(alias="X-Lmscope-Tab", description="uuid of the browser tab that asks")] = None,
 ) -> str:
     return "" if tab is None else str(tab)

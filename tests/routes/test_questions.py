@@ -67,6 +67,13 @@ async def post(client: httpx.AsyncClient, text: str, tab: str) -> httpx.Response
     return await client.post("tokens", json={"view": view}, headers={"X-Lmscope-Tab": tab})
 
 
+async def test_of_a_tab_s_questions_that_come_at_once_the_last_is_answered(client: httpx.AsyncClient) -> None:
+    tab = str(uuid4())
+    answers = await asyncio.gather(*(post(client, f"number {number}", tab) for number in range(40)))
+    assert {answer.status_code for answer in answers[:-1]} <= {200, 409}
+    assert answers[-1].status_code == 200, answers[-1].text
+
+
 async def test_a_newer_question_of_the_tab_replaces_the_older(client: httpx.AsyncClient, gate: Gate) -> None:
     tab = str(uuid4())
     older = asyncio.create_task(post(client, "older", tab))

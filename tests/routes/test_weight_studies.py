@@ -141,7 +141,8 @@ async def test_tables_show_what_they_have_stop_and_go_on_behind_it_after_a_kill(
     loop, far, let = asyncio.get_running_loop(), asyncio.Event(), False
 
     def held(loaded, ask, layer, head, limits, cancel):
-        while (layer, head) == (1, 2) and not let:
+        stays = (layer, head) == (1, 2) and not let
+        while stays:  # until it is stopped, even after `let`
             loop.call_soon_threadsafe(far.set)
             cancel()
             time.sleep(0.005)
