@@ -184,6 +184,19 @@ def test_a_thousand_heads_draw_and_scroll(made: Fake, watched: Watched) -> None:
     assert pace < 50
 
 
+def test_a_picture_is_drawn_again_only_where_its_place_has_another_size(made: Fake, watched: Watched) -> None:
+    page = watched.open(link(made.url, "heads"))
+    page.wait_for_function("document.querySelector('#heads-figure .point')")
+    page.wait_for_function(READY)
+    drawn = page.locator("#heads-figure .js-plotly-plot")
+    drawn.evaluate("(drawn) => { window.draws = 0; drawn.on('plotly_afterplot', () => (window.draws += 1)); }")
+    drawn.evaluate("(drawn) => window.Plotly.Plots.resize(drawn)")  # what Dash does with every picture
+    assert page.evaluate("window.draws") == 0
+    page.set_viewport_size({"width": 900, "height": 900})
+    page.wait_for_function("window.draws > 0")
+    assert abs(drawn.evaluate("(drawn) => drawn._fullLayout.width - drawn.clientWidth")) < 1
+
+
 def test_nothing_moves_when_answers_arrive(made: Fake, watched: Watched) -> None:
     """Layout shift after the first picture, as browsers measure it; 0.1 is what they call good."""
     page = watched.open(link(made.url, focus={"heads": [{"layer": 5, "head": 3}]}))
