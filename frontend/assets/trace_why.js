@@ -5,7 +5,7 @@
   const trace = lmscope.trace;
   const { place, wordOf } = trace;
   const focus = (patch) => lmscope.panel.focus(patch);
-  const VALUES = 20, SHOWN = 24, ROW_PX = 25, ROOM_PX = 76;
+  const VALUES = 20, SHOWN = 24;
   const KINDS = { layers: ["attention", "feed_forward"], heads: ["heads"], values: ["units"] };
   const SOURCE = "Direct contributions: Elhage et al. 2021; nostalgebraist 2020. Removing by zero and by mean are different experiments: Li & Janson 2024.";
   let asked = null;
@@ -84,7 +84,6 @@
     place("why-title").textContent = "Why " + trace.explain.words(have.answer.explained) + "?";
     place("why-sum").replaceChildren(...sums());
     controls(view);
-    place("why-place").style.height = ROOM_PX + ROW_PX * Math.max(3, have.rows.length) + "px";
     table();
     chosen(view);
   }

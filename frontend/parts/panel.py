@@ -19,15 +19,23 @@ Answering = Callable[Concatenate[Asking, Given], Awaitable[Told]]
 
 
 def asked_by(
-    ask: str, told: str, notice: str, figure: str | None = None, *, by_tab: bool = True, at_once: bool = False
+    ask: str,
+    told: str,
+    notice: str,
+    figure: str | None = None,
+    *,
+    sized: bool = False,
+    by_tab: bool = True,
+    at_once: bool = False,
 ) -> Callable[[Answering[Asking, Given, Told]], Answering[Asking, Given, Told]]:
     """Register a callback of (asked, tab) that returns what is told, and None for the notice; all four are ids.
 
     With a `figure` it is one of (asked, theme, tab) that returns the figure first: the figure is drawn anew when the
-    theme turns. Where it is not `by_tab`, nobody is named as the one who asks, and `tab` is not given. `at_once`: what
-    asks may have done so before the panel came into the document.
+    theme turns. `sized`: it returns the style of the figure's place second, for a height that came later would have
+    the figure drawn twice. Where it is not `by_tab`, nobody is named as the one who asks, and `tab` is not given.
+    `at_once`: what asks may have done so before the panel came into the document.
     """
-    drawn = [] if figure is None else [Output(figure, "figure")]
+    drawn = [] if figure is None else [Output(figure, name) for name in ("figure", "style")[: 1 + sized]]
     turned = [] if figure is None else [Input(shell.THEME, "data")]
     named_by = [State(shell.TAB, "data")] if by_tab else []
 

@@ -55,8 +55,9 @@ def wanted(jobs: dict[str, str] | None = None, **drawn: Any) -> dict[str, Any]:
 
 
 async def test_contributions_come_without_effects_until_they_are_measured(client: FakeClient) -> None:
-    figure, answer, _ = await why.show_why(wanted(), "light", "tab-1")
+    figure, style, answer, _ = await why.show_why(wanted(), "light", "tab-1")
     assert len(figure.data) == 1
+    assert style == {"height": 76 + 24 * 25}
     assert len(answer["rows"]) == 24
     assert len(answer["all"]) == 61
     assert all(row["effect"] is None for row in answer["all"])
@@ -68,7 +69,7 @@ async def test_effects_fill_in_while_their_jobs_run(client: FakeClient) -> None:
     assert list(began["jobs"]) == ["attention", "feed_forward"]
     counts, states = [], []
     for _ in range(3):
-        _, answer, _ = await why.show_why(wanted(began["jobs"]), "dark", "tab-1")
+        _, _, answer, _ = await why.show_why(wanted(began["jobs"]), "dark", "tab-1")
         counts.append(sum(row["effect"] is not None for row in answer["all"]))
         states.append(answer["jobs"]["attention"]["state"])
     assert 0 < counts[0] < counts[1] < counts[2] == 60
@@ -79,7 +80,7 @@ async def test_stopping_keeps_what_was_measured(client: FakeClient) -> None:
     began, _ = await why.start_effects({"asks": [data(EffectsAsk(view=VIEW))], "key": "k", "turn": 2}, "tab-1")
     await why.show_why(wanted(began["jobs"], parts="heads"), "light", "tab-1")
     await following.stopped({"ids": list(began["jobs"].values())}, "tab-1")
-    _, answer, _ = await why.show_why(wanted(began["jobs"], parts="heads"), "light", "tab-1")
+    _, _, answer, _ = await why.show_why(wanted(began["jobs"], parts="heads"), "light", "tab-1")
     assert answer["jobs"]["heads"]["state"] == "cancelled"
     assert 0 < sum(row["effect"] is not None for row in answer["all"]) < 270
 

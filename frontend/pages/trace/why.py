@@ -16,6 +16,9 @@ from frontend.parts.following import stopped_by
 from frontend.parts.notice import notice_place
 from frontend.parts.panel import Asked, asked_by, heard, theme_of
 
+ROW_PX, ROOM_PX = 25, 76
+"""Height of a row of the picture, and of what stands around them."""
+
 
 def panel() -> html.Section:
     """Places; assets/trace_why.js fills them."""
@@ -33,7 +36,10 @@ def panel() -> html.Section:
             html.P(id="why-refused", className="note"),
             html.Div(
                 [
-                    html.Div([html.Div(id="why-tools-row", className="why-row"), _figure()], className="why-picture"),
+                    html.Div(
+                        [html.Div(id="why-tools-row", className="why-row"), graph(ids.WHY_FIGURE)],
+                        className="why-picture",
+                    ),
                     html.Div(
                         [
                             html.Div(id="why-sum"),
@@ -55,12 +61,10 @@ def panel() -> html.Section:
 LISTED: Any = {"role": "region", "aria-label": "The parts as a table"}
 
 
-def _figure() -> html.Div:
-    return html.Div(graph(ids.WHY_FIGURE), id="why-place")
-
-
-@asked_by(ids.WHY_ASK, ids.WHY, ids.WHY_NOTICE, ids.WHY_FIGURE)
-async def show_why(asked: Asked, theme: str | None, tab: str | None) -> tuple[go.Figure, dict[str, Any], None]:
+@asked_by(ids.WHY_ASK, ids.WHY, ids.WHY_NOTICE, ids.WHY_FIGURE, sized=True)
+async def show_why(
+    asked: Asked, theme: str | None, tab: str | None
+) -> tuple[go.Figure, dict[str, Any], dict[str, Any], None]:
     """Contributions, and of the effects what the jobs have found so far."""
     drawn, asking = asked["drawn"], client(tab)
     answer, *jobs = await gather(
@@ -76,7 +80,7 @@ async def show_why(asked: Asked, theme: str | None, tab: str | None) -> tuple[go
         "jobs": {kind: job.model_dump(mode="json") for kind, job in told.items()},
         "turn": asked["turn"], "key": asked["key"],
     }  # fmt: skip
-    return figure, data, None
+    return figure, {"height": ROOM_PX + ROW_PX * max(3, len(rows))}, data, None
 
 
 @asked_by(ids.EFFECTS_ASK, ids.EFFECTS, ids.EFFECTS_NOTICE)
