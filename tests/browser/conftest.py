@@ -40,6 +40,7 @@ CHROMIUMS = ("chromium-headless-shell", "chromium", "chromium-browser")
 CHROMIUM = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--process-per-site",
+    "--js-flags=--invocation-count-for-maglev=2000",  # a page of a test does not live long enough to be worth more
 ]  # fmt: skip
 LOOPBACK = {"127.0.0.1", "localhost", "[::1]", "::1"}
 SCREEN: ViewportSize = {"width": 1440, "height": 900}

@@ -17,12 +17,11 @@ from frontend.app import create_app
 from frontend.figures.numbers import printed
 from frontend.figures.statistics import LABELS
 from frontend.settings import Settings
-from tests.browser.conftest import Fake, Served, Watched, Whole, eventually, steady
+from tests.browser.conftest import Fake, Served, Watched, Whole, eventually, steady, wait_for_address
 from tests.browser.made_up import MODELS, MadeUpClient, link
 
 pytestmark = pytest.mark.browser
 
-OFF = {"kind": "head.scale", "layer": 1, "head": 2, "by": 0}
 HEAD = {"heads": [{"layer": 5, "head": 3}]}
 LONG = " ".join(f"w{i}" for i in range(700))
 
@@ -146,19 +145,42 @@ def test_every_head_is_on_one_canvas_and_in_words_and_is_sorted_and_ranged(made:
     assert watched.errors == []
 
 
-def test_a_click_opens_a_head_and_the_link_keeps_it(made: Fake, watched: Watched, chromium: Browser) -> None:
-    page = show(watched, made)
+def test_empty_text_offers_an_example_nothing_open_offers_heads_and_a_click_opens_one_kept_by_the_link_on_dense_screens(
+    made: Fake, watched: Watched, chromium: Browser
+) -> None:
+    page = watched.page
+    page.goto(link(made.url, text=" "))
+    offer = page.locator("#head-empty").get_by_role("button")
+    expect(page.locator("#head-empty")).to_contain_text("Start with a sentence")
+    expect(offer).to_have_text(Settings().example)
+    offer.click()
+    page.wait_for_function("example => lmscope.view.get().text === example", arg=Settings().example)
     drawn(page)
+    offers = page.locator("#head-empty li")
+    expect(offers).to_have_count(3)
+    expect(offers.first).to_contain_text("looks most at the previous token")
+    offers.first.get_by_role("button").click()
+    expect(page.locator("#head-empty")).to_be_hidden()
+    expect(page.locator("#attention-map .nsewdrag")).to_be_visible()
+
+    page.wait_for_function("!lmscope.busy.isOut()")
     page.mouse.click(*place_of(page, 3, 4))
     expect(page.get_by_role("heading", name="Layer 3 · head 4")).to_be_visible()
     opened(page, "3.4")
     expect(page.locator("#attention-map .nsewdrag")).to_be_visible()
     heads = lambda: [(each.layer, each.head) for each in View.from_link(page.url).focus.heads]  # noqa: E731
     eventually(page, lambda: heads() == [(3, 4)])
-    other = chromium.new_context()
+
+    # Somebody else's dense screen shows the same, sharp.
+    other = chromium.new_context(device_scale_factor=2, viewport={"width": 1440, "height": 900})
     second = other.new_page()
     second.goto(page.url)
     expect(second.get_by_role("heading", name="Layer 3 · head 4")).to_be_visible()
+    drawn(second)
+    second.wait_for_function(
+        "(() => { const c = document.querySelector('.grid-canvas');"
+        " return c.width > 0 && c.width === 2 * c.clientWidth; })()"
+    )
     other.close()
 
 
@@ -192,10 +214,12 @@ def test_the_keyboard_moves_opens_selects_several_and_jumps_by_name(made: Fake, 
     page.wait_for_function("document.querySelector('.grid-scroller').scrollTop > 500")
 
 
-def test_only_what_can_be_seen_is_drawn_of_any_model(made: Fake, watched: Watched) -> None:
+def test_only_what_can_be_seen_is_drawn_of_any_model_and_axis_labels_never_overlap(
+    made: Fake, watched: Watched
+) -> None:
     page = show(watched, made)
     drawn(page)
-    for model in ("made-up-12x12", "made-up-32x32", "made-up-64x64", "made-up-encoder"):
+    for model in ("made-up-12x12", "made-up-32x32", "made-up-64x64", "made-up-encoder", "made-up-30x9"):
         page.evaluate("lmscope.attention.page.grid.scroller.dataset.drawMs = ''")
         page.evaluate("model => lmscope.view.update({model}, {push: true})", model)
         heads = MODELS[model].layers * MODELS[model].heads
@@ -208,46 +232,8 @@ def test_only_what_can_be_seen_is_drawn_of_any_model(made: Fake, watched: Watche
         canvas = page.evaluate("document.querySelector('.grid-canvas').height")
         assert canvas <= 900, "the canvas has the size of the window onto the grid"
 
-
-def test_the_canvas_is_sharp_on_dense_screens(made: Fake, chromium: Browser) -> None:
-    context = chromium.new_context(device_scale_factor=2, viewport={"width": 1440, "height": 900})
-    page = context.new_page()
-    page.goto(link(made.url))
-    drawn(page)
-    page.wait_for_function(
-        "(() => { const c = document.querySelector('.grid-canvas');"
-        " return c.width > 0 && c.width === 2 * c.clientWidth; })()"
-    )
-    context.close()
-
-
-# ---------------------------------------------------------------- one head
-
-
-def test_nothing_open_teaches_with_heads_to_click(made: Fake, watched: Watched) -> None:
-    page = show(watched, made)
-    drawn(page)
-    offers = page.locator("#head-empty li")
-    expect(offers).to_have_count(3)
-    expect(offers.first).to_contain_text("looks most at the previous token")
-    offers.first.get_by_role("button").click()
-    expect(page.locator("#head-empty")).to_be_hidden()
-    expect(page.locator("#attention-map .nsewdrag")).to_be_visible()
-
-
-def test_an_empty_text_offers_an_example(made: Fake, watched: Watched) -> None:
-    page = watched.page
-    page.goto(link(made.url, text=" "))
-    offer = page.locator("#head-empty").get_by_role("button")
-    expect(page.locator("#head-empty")).to_contain_text("Start with a sentence")
-    expect(offer).to_have_text(Settings().example)
-    offer.click()
-    page.wait_for_function("example => lmscope.view.get().text === example", arg=Settings().example)
-    drawn(page)
-
-
-def test_axis_labels_never_overlap(made: Fake, watched: Watched) -> None:
-    page = show(watched, made, text=" ".join(f"token{i}" for i in range(200)), focus=HEAD)
+    text = " ".join(f"token{i}" for i in range(200))
+    page.evaluate("([text, focus]) => lmscope.view.update({text, focus}, {push: true})", [text, HEAD])
     opened(page, "5.3")
     expect(page.locator("#attention-map g.xtick text").first).to_be_visible()
     for axis in ("x", "y"):
@@ -260,6 +246,9 @@ def test_axis_labels_never_overlap(made: Fake, watched: Watched) -> None:
         boxes.sort(key=lambda box: box[starts])
         assert len(boxes) > 8
         assert all(a[ends] <= b[starts] + 1 for a, b in pairwise(boxes))
+
+
+# ---------------------------------------------------------------- one head
 
 
 def test_a_zoom_into_a_reduced_map_asks_for_detail_and_a_double_click_ends_it(made: Fake, watched: Watched) -> None:
@@ -306,7 +295,9 @@ def test_a_zoom_into_a_reduced_map_asks_for_detail_and_a_double_click_ends_it(ma
     page.wait_for_function("document.querySelector('#attention-map .js-plotly-plot').data[0].x.length === 4")
 
 
-def test_lines_state_what_they_do_not_draw(made: Fake, watched: Watched) -> None:
+def test_lines_state_what_they_do_not_draw_text_is_shaded_in_both_directions_and_the_table_sorts_and_says_how(
+    made: Fake, watched: Watched
+) -> None:
     page = show(watched, made, focus=HEAD | {"tab": "lines"})
     opened(page, "5.3")
     said = page.locator("#head-lines .readout")
@@ -318,10 +309,7 @@ def test_lines_state_what_they_do_not_draw(made: Fake, watched: Watched) -> None
     page.locator("#head-lines text", has_text="milk").first.click()
     page.wait_for_function("lmscope.view.get().focus.token === 14")
 
-
-def test_text_is_shaded_in_both_directions(made: Fake, watched: Watched) -> None:
-    page = show(watched, made, focus=HEAD | {"tab": "text"})
-    opened(page, "5.3")
+    page.evaluate("lmscope.view.update({focus: {tab: 'text', token: null}})")
     expect(page.locator("#head-text")).to_contain_text("Choose a token")
     page.get_by_role("button", name="start with the last one").click()
     expect(page.locator("#head-text h3").first).to_have_text("What . (17) looks at")
@@ -335,10 +323,7 @@ def test_text_is_shaded_in_both_directions(made: Fake, watched: Watched) -> None
         == "When Mary and John went to the store , John gave a bottle of milk to Mary ."
     )
 
-
-def test_the_table_sorts_and_says_how(made: Fake, watched: Watched) -> None:
-    page = show(watched, made, focus=HEAD | {"tab": "table", "token": 4})
-    opened(page, "5.3")
+    page.evaluate("lmscope.view.update({focus: {tab: 'table', token: 4}})")
     rows = page.locator("#head-table tbody tr")
     expect(rows).to_have_count(18)
     page.get_by_role("button", name="Entropy, nats").click()
@@ -352,7 +337,9 @@ def test_the_table_sorts_and_says_how(made: Fake, watched: Watched) -> None:
 # ---------------------------------------------------------------- edits and readings
 
 
-def test_a_head_is_switched_off_scaled_and_restored(made: Fake, watched: Watched) -> None:
+def test_a_head_is_switched_off_scaled_restored_compared_in_one_choice_nothing_sticks_out_and_plots_follow_the_theme(
+    made: Fake, watched: Watched
+) -> None:
     page = show(watched, made, focus=HEAD)
     opened(page, "5.3")
     page.get_by_role("button", name="Switch head off").click()
@@ -365,10 +352,10 @@ def test_a_head_is_switched_off_scaled_and_restored(made: Fake, watched: Watched
     page.get_by_role("button", name="Undo 1 edit").click()
     eventually(page, lambda: view(page)["edits"] == [])
 
-
-def test_edited_unedited_and_difference_are_one_choice(made: Fake, watched: Watched) -> None:
-    page = show(watched, made, focus=HEAD, edits=[OFF])
-    opened(page, "5.3")
+    # Edited, unedited and their difference are one choice.
+    page.evaluate("lmscope.edits.off(1, 2)")
+    expect(page.get_by_role("button", name="Compare with unedited")).to_be_visible()
+    page.wait_for_function("!lmscope.busy.isOut()")
     assert page.get_by_role("radio", name="Difference").count() == 0
     page.get_by_role("button", name="Compare with unedited").click()
     page.get_by_role("radio", name="Difference").check(force=True)
@@ -379,8 +366,24 @@ def test_edited_unedited_and_difference_are_one_choice(made: Fake, watched: Watc
     )
     assert view(page)["focus"]["side"] == "difference"
 
+    # Nothing sticks out, and plots follow the theme.
+    page.get_by_role("radio", name="Edited", exact=True).check(force=True)
+    page.wait_for_function("lmscope.view.get().focus.side === 'edited' && !lmscope.busy.isOut()")
+    ink = "getComputedStyle(document.querySelector('#attention-map g.ytick text')).fill"
+    for width, theme, colour in (
+        (900, "light", "rgb(28, 37, 48)"), (1440, "light", "rgb(28, 37, 48)"), (1440, "dark", "rgb(232, 236, 241)"),
+        (900, "dark", "rgb(232, 236, 241)"),
+    ):  # fmt: skip
+        watched.look(width, theme)
+        expect(page.locator("#attention-map .nsewdrag")).to_be_visible()
+        page.wait_for_function(f"lmscope.theme.now() === '{theme}' && innerWidth === {width}")
+        page.wait_for_function(f"{ink} === '{colour}'")
+        eventually(page, lambda: page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
 
-def test_every_reading_is_a_question_and_part_of_the_link(made: Fake, watched: Watched) -> None:
+
+def test_every_reading_is_a_question_and_part_of_the_link_ends_what_it_excludes_and_numbers_are_printed_as_in_python(
+    made: Fake, watched: Watched
+) -> None:
     page = show(watched, made, focus=HEAD)
     opened(page, "5.3")
     readings: list[tuple[str, str, Any]] = [
@@ -399,19 +402,14 @@ def test_every_reading_is_a_question_and_part_of_the_link(made: Fake, watched: W
             )
         assert view(page)["reading"][field] == value
 
-
-def test_readings_that_exclude_each_other_end_each_other(made: Fake, watched: Watched) -> None:
-    page = show(watched, made)
-    drawn(page)
+    # Readings that exclude each other end each other.
     page.get_by_role("switch", name="Without the first token").check(force=True)
     page.get_by_role("radio", name="Clark et al.").check(force=True)
     eventually(page, lambda: view(page)["reading"].items() >= {"without_first": False, "definitions": "clark"}.items())
     page.get_by_role("switch", name="Without the first token").check(force=True)
     eventually(page, lambda: view(page)["reading"].items() >= {"without_first": True, "definitions": "lmscope"}.items())
 
-
-def test_the_browser_prints_numbers_as_python_does(made: Fake, watched: Watched) -> None:
-    page = show(watched, made)
+    # The browser prints numbers as Python does.
     values = [0.0, 1.23456789, 12.3456, 0.000123456, 987.654]
     for dtype in ("float32", "bfloat16", "float16"):
         for unit in ("nats", "share", "ratio", "tokens"):
@@ -441,7 +439,9 @@ def test_a_link_restores_everything_that_was_chosen(made: Fake, watched: Watched
 # ---------------------------------------------------------------- trust, errors, taking away
 
 
-def test_an_error_is_shown_where_it_happened_and_the_rest_lives(made: Fake, watched: Watched) -> None:
+def test_an_error_is_shown_where_it_happened_and_a_page_that_was_left_draws_again_and_not_into_the_next_one(
+    made: Fake, watched: Watched
+) -> None:
     problem = Problem(type="out-of-memory", status=503, what="No room for this map", why="It needs 9 GB of 2 GB.",
                       instead="Ask for a region.", needed=9e9, available=2e9)  # fmt: skip
     made.client.refuse["head"] = problem
@@ -454,6 +454,24 @@ def test_an_error_is_shown_where_it_happened_and_the_rest_lives(made: Fake, watc
     page.mouse.click(*place_of(page, 2, 2))
     opened(page, "2.2")
     expect(notice).to_have_count(0)
+
+    # Going away and back draws again.
+    wait_for_address(page)
+    page.get_by_role("link", name="Heads").click()
+    expect(page.locator("#heads-figure .js-plotly-plot")).to_be_visible()
+    page.go_back()
+    drawn(page)
+    opened(page, "2.2")
+    expect(page.locator("#attention-map .nsewdrag")).to_be_visible()
+    assert watched.errors == []
+
+    # Back may put the page into the document a moment before it is started anew: nothing is drawn into that one.
+    page.get_by_role("link", name="Heads").click()
+    expect(page.locator("#heads-figure .js-plotly-plot")).to_be_visible()
+    page.evaluate("document.body.append(Object.assign(document.createElement('div'), {id: 'attention-page'}))")
+    page.evaluate("lmscope.view.update({focus: {token: 1}})")
+    expect(page.locator('.chip[aria-selected="true"]')).to_have_text("Mary")
+    assert watched.errors == []
 
 
 def saved(page: Page, menu: str, entry: str, folder: Path) -> tuple[str, bytes]:
@@ -545,46 +563,6 @@ def test_pictures_and_numbers_can_be_taken_away(made: Fake, watched: Watched, tm
     _, lines = saved(page, "Download this head", "SVG", tmp_path)
     assert lines.count(b"<path") > 20
     assert b"class=" not in lines, "styles travel with the picture"
-
-
-def test_nothing_sticks_out_and_plots_follow_the_theme(made: Fake, watched: Watched) -> None:
-    page = watched.look(900, "light")
-    page.goto(link(made.url, focus=HEAD, edits=[OFF], compare=True))
-    opened(page, "5.3")
-    ink = "getComputedStyle(document.querySelector('#attention-map g.ytick text')).fill"
-    for width, theme, colour in (
-        (900, "light", "rgb(28, 37, 48)"), (1440, "light", "rgb(28, 37, 48)"), (1440, "dark", "rgb(232, 236, 241)"),
-        (900, "dark", "rgb(232, 236, 241)"),
-    ):  # fmt: skip
-        watched.look(width, theme)
-        expect(page.locator("#attention-map .nsewdrag")).to_be_visible()
-        page.wait_for_function(f"lmscope.theme.now() === '{theme}' && innerWidth === {width}")
-        page.wait_for_function(f"{ink} === '{colour}'")
-        eventually(page, lambda: page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
-
-
-def test_going_away_and_back_draws_again(made: Fake, watched: Watched) -> None:
-    page = show(watched, made, focus=HEAD)
-    opened(page, "5.3")
-    page.get_by_role("link", name="Heads").click()
-    expect(page.locator("#heads-figure .js-plotly-plot")).to_be_visible()
-    page.go_back()
-    drawn(page)
-    opened(page, "5.3")
-    expect(page.locator("#attention-map .nsewdrag")).to_be_visible()
-    assert watched.errors == []
-
-
-def test_a_page_that_was_left_draws_nothing_into_the_next_one_of_its_name(made: Fake, watched: Watched) -> None:
-    """Back may put the page into the document a moment before it is started anew."""
-    page = show(watched, made, focus=HEAD)
-    opened(page, "5.3")
-    page.get_by_role("link", name="Heads").click()
-    expect(page.locator("#heads-figure .js-plotly-plot")).to_be_visible()
-    page.evaluate("document.body.append(Object.assign(document.createElement('div'), {id: 'attention-page'}))")
-    page.evaluate("lmscope.view.update({focus: {token: 1}})")
-    expect(page.locator('.chip[aria-selected="true"]')).to_have_text("Mary")
-    assert watched.errors == []
 
 
 def test_a_whole_question_through_both_applications(whole: Whole, watched: Watched) -> None:

@@ -35,6 +35,11 @@ def last(calm: Fake, kind: type) -> View:
     return [ask.view for _, ask in calm.client.asked if isinstance(ask, kind)][-1]
 
 
+def strength(page: Page, text: str) -> None:
+    page.get_by_label("Strength, exactly").fill(text)
+    page.get_by_label("Strength, exactly").press("Tab")
+
+
 def edits(page: Page) -> tuple[object, ...]:
     return View.model_validate(page.evaluate("lmscope.view.get()")).edits
 
@@ -51,7 +56,7 @@ TYPED: tuple[tuple[str, object, str], ...] = (
 )  # fmt: skip
 
 
-def test_typing_a_head_makes_an_edit_and_one_that_does_not_exist_is_refused_in_words(
+def test_typing_a_head_makes_an_edit_or_is_refused_in_words_and_a_panel_changes_its_strength_kind_and_place(
     calm: Fake, watched: Watched
 ) -> None:
     page = watched.open(calm.url)
@@ -73,13 +78,51 @@ def test_typing_a_head_makes_an_edit_and_one_that_does_not_exist_is_refused_in_w
         page.locator("#clear-edits").click()
         expect(page.locator(".edit")).to_have_count(0)
 
+    # A panel changes what was typed.
+    page.locator("#token-4").click()
+    add(page, "5.3")
+    page.locator(".edit-label").click()
+    strength(page, "0.25")
+    expect(page.locator(".edit-label")).to_contain_text("L5 head 3 × 0.25")
+    page.get_by_label("Which tokens").select_option("focus")
+    eventually(page, lambda: edits(page) == (HeadScale(layer=5, head=3, by=0.25, at=(4,)),))
+    expect(page.locator(".edit-label")).to_contain_text("token 4")
+    page.get_by_role("radio", name="= set").check()
+    eventually(page, lambda: edits(page) == (HeadSet(layer=5, head=3, to=0, at=(4,)),))
+    page.keyboard.press("Escape")
+    expect(page.locator("#edit-panel")).to_be_hidden()
+    expect(page.locator(".edit-label")).to_be_focused()
 
-def test_the_bar_says_that_the_model_is_edited_never_hides_and_keeps_an_edit_that_is_off(
+
+def test_the_bar_says_that_the_model_is_edited_stays_in_sight_deletes_clears_compares_and_keeps_an_edit_that_is_off(
     calm: Fake, watched: Watched
 ) -> None:
-    page = watched.open(calm.url)
+    page = watched.look(390)
+    watched.open(f"{calm.url}/attention")
     expect(page.locator("#edits")).to_contain_text("Model as trained")
-    add(page, "5.3")
+    page.evaluate("lmscope.edits.off(5, 3)")
+    expect(page.locator("#edits.has-edits")).to_contain_text("Edited model")
+
+    # On a phone only the edits stay in sight.
+    page.wait_for_function("!lmscope.busy.isOut()")
+    page.evaluate("scrollTo(0, 800)")
+    eventually(page, lambda: abs(page.evaluate("document.getElementById('edits').getBoundingClientRect().top")) < 2)
+    assert page.evaluate("document.querySelector('.top').getBoundingClientRect().bottom") < 80
+    watched.look(1440)
+
+    for text in ("6.1", "7.2"):
+        add(page, text)
+    page.get_by_role("button", name="Delete L6 head 1 off").click()
+    expect(page.locator(".edit")).to_have_count(2)
+    page.get_by_role("switch", name="compare with unedited").check()
+    eventually(page, lambda: last(calm, OverviewAsk).compare)
+    page.locator("#clear-edits").click()
+    expect(page.locator(".edit")).to_have_count(0)
+    page.wait_for_function("!lmscope.view.get().compare")
+    wait_for_address(page)
+    page.go_back()
+    expect(page.locator(".edit")).to_have_count(2)
+    page.get_by_role("button", name="Delete L7 head 2 off").click()
     expect(page.locator("#edits.has-edits")).to_contain_text("Edited model")
     page.locator("#rail a[data-instrument=heads]").click()
     page.wait_for_url("**/heads#*")
@@ -96,22 +139,6 @@ def test_the_bar_says_that_the_model_is_edited_never_hides_and_keeps_an_edit_tha
     assert edits(page) == (HeadScale(layer=5, head=3, by=0, on=False),)
 
 
-def test_delete_clear_and_compare(calm: Fake, watched: Watched) -> None:
-    page = watched.open(calm.url)
-    for text in ("5.3", "6.1", "7.2"):
-        add(page, text)
-    page.get_by_role("button", name="Delete L6 head 1 off").click()
-    expect(page.locator(".edit")).to_have_count(2)
-    page.get_by_role("switch", name="compare with unedited").check()
-    eventually(page, lambda: last(calm, OverviewAsk).compare)
-    page.locator("#clear-edits").click()
-    expect(page.locator(".edit")).to_have_count(0)
-    page.wait_for_function("!lmscope.view.get().compare")
-    wait_for_address(page)
-    page.go_back()
-    expect(page.locator(".edit")).to_have_count(2)
-
-
 EVERY_KIND = {
     HeadScale(layer=5, head=3, by=0): "L5 head 3 off",
     HeadSet(layer=5, head=3, to="ab12cd" + "0" * 58): "L5 head 3 = vector ab12cd",
@@ -125,7 +152,9 @@ EVERY_KIND = {
 }
 
 
-def test_an_edit_of_any_kind_is_said_switched_placed_and_deleted(calm: Fake, watched: Watched) -> None:
+def test_an_edit_of_any_kind_is_said_switched_placed_deleted_and_changed_in_a_panel_and_an_unknown_kind_is_named(
+    calm: Fake, watched: Watched
+) -> None:
     made = tuple(EVERY_KIND)
     page = watched.open(View(model="smollm2-135m-instruct", text="One two three four", edits=made).link(base=calm.url))
     expect(page.locator(".edit-label")).to_have_text(list(EVERY_KIND.values()))
@@ -147,24 +176,17 @@ def test_an_edit_of_any_kind_is_said_switched_placed_and_deleted(calm: Fake, wat
         page.locator(".edit-delete").first.click()
         expect(page.locator(".edit")).to_have_count(left)
     assert edits(page) == ()
-    assert watched.errors == []
 
-
-def test_a_unit_and_a_steer_are_changed_in_a_panel_like_a_head_and_an_unknown_kind_is_named(
-    calm: Fake, watched: Watched
-) -> None:
-    steer = Steer(steer="abc123" + "2" * 58, by=1.5)
-    made = (FfnScale(layer=12, unit=34, by=0), steer)
-    page = watched.open(View(model="smollm2-135m-instruct", text="One two", edits=made).link(base=calm.url))
+    # A unit and a steer have a panel like a head's.
+    unit, steer = FfnScale(layer=12, unit=34, by=0), Steer(steer="abc123" + "2" * 58, by=1.5)
+    page.evaluate("edits => lmscope.view.update({edits})", [edit.model_dump() for edit in (unit, steer)])
     page.locator(".edit-label").first.click()
     page.get_by_role("radio", name="= set").check()
-    page.get_by_label("Strength, exactly").fill("4")
-    page.get_by_label("Strength, exactly").press("Tab")
+    strength(page, "4")
     page.keyboard.press("Escape")
     page.locator(".edit-label").nth(1).click()
     expect(page.get_by_role("radiogroup", name="What is done")).to_have_count(0)
-    page.get_by_label("Strength, exactly").fill("-2")
-    page.get_by_label("Strength, exactly").press("Tab")
+    strength(page, "-2")
     changed = (FfnSet(layer=12, unit=34, to=4), steer.model_copy(update={"by": -2.0}))
     eventually(page, lambda: edits(page) == changed)
     page.keyboard.press("Escape")
@@ -177,37 +199,7 @@ def test_a_unit_and_a_steer_are_changed_in_a_panel_like_a_head_and_an_unknown_ki
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Delete Edit weights.new").click()
     expect(page.locator(".edit")).to_have_count(0)
-
-
-def test_what_a_model_does_not_offer_to_edit_is_refused_with_its_reason(calm: Fake, watched: Watched) -> None:
-    kept = calm.client.shelf
-    no = {"ffn": Ability(can=False, why="its blocks have no single write matrix")}
-    calm.client.shelf = (kept[0].model_copy(update={"edits": no}), *kept[1:])
-    try:
-        page = watched.open(calm.url)
-        add(page, "L2U3")
-        expect(page.locator("#add-edit-says")).to_have_text("Its blocks have no single write matrix.")
-        assert edits(page) == ()
-    finally:
-        calm.client.shelf = kept
-
-
-def test_strength_kind_and_place_are_changed_in_a_panel(calm: Fake, watched: Watched) -> None:
-    page = watched.open(calm.url)
-    page.locator("#token-4").click()
-    add(page, "5.3")
-    page.locator(".edit-label").click()
-    page.get_by_label("Strength, exactly").fill("0.25")
-    page.get_by_label("Strength, exactly").press("Tab")
-    expect(page.locator(".edit-label")).to_contain_text("L5 head 3 × 0.25")
-    page.get_by_label("Which tokens").select_option("focus")
-    eventually(page, lambda: edits(page) == (HeadScale(layer=5, head=3, by=0.25, at=(4,)),))
-    expect(page.locator(".edit-label")).to_contain_text("token 4")
-    page.get_by_role("radio", name="= set").check()
-    eventually(page, lambda: edits(page) == (HeadSet(layer=5, head=3, to=0, at=(4,)),))
-    page.keyboard.press("Escape")
-    expect(page.locator("#edit-panel")).to_be_hidden()
-    expect(page.locator(".edit-label")).to_be_focused()
+    assert watched.errors == []
 
 
 def test_a_drag_asks_one_question_at_a_time_and_is_one_step_back(calm: Fake, watched: Watched) -> None:
@@ -251,22 +243,24 @@ def test_a_drag_asks_one_question_at_a_time_and_is_one_step_back(calm: Fake, wat
     page.wait_for_function("lmscope.view.get().edits[0].by === 0")
 
 
-def test_changing_the_model_leaves_edits_behind_and_says_so(calm: Fake, watched: Watched) -> None:
-    page = watched.open(calm.url)
-    add(page, "5.3")
-    page.locator("#picker-button").click()
-    page.get_by_role("button", name="all-minilm-l6-v2 on disk").click()
-    expect(page.locator("#announcer")).to_contain_text("One edit belonged to the former model")
-    wait_for_address(page)
-    page.go_back()
-    expect(page.locator(".edit-label")).to_have_text("L5 head 3 off")
-
-
-def test_on_a_phone_only_the_edits_stay_in_sight(calm: Fake, watched: Watched) -> None:
-    page = watched.look(390)
-    watched.open(f"{calm.url}/attention")
-    page.evaluate("lmscope.edits.off(5, 3)")
-    page.wait_for_function("!lmscope.busy.isOut()")
-    page.evaluate("scrollTo(0, 800)")
-    eventually(page, lambda: abs(page.evaluate("document.getElementById('edits').getBoundingClientRect().top")) < 2)
-    assert page.evaluate("document.querySelector('.top').getBoundingClientRect().bottom") < 80
+def test_changing_the_model_leaves_edits_behind_and_what_the_next_one_does_not_offer_is_refused_with_its_reason(
+    calm: Fake, watched: Watched
+) -> None:
+    kept = calm.client.shelf
+    no = {"ffn": Ability(can=False, why="its blocks have no single write matrix")}
+    assert kept[1].name == "all-minilm-l6-v2"
+    calm.client.shelf = (kept[0], kept[1].model_copy(update={"edits": no}), *kept[2:])
+    try:
+        page = watched.open(calm.url)
+        add(page, "5.3")
+        page.locator("#picker-button").click()
+        page.get_by_role("button", name="all-minilm-l6-v2 on disk").click()
+        expect(page.locator("#announcer")).to_contain_text("One edit belonged to the former model")
+        add(page, "L2U3")
+        expect(page.locator("#add-edit-says")).to_have_text("Its blocks have no single write matrix.")
+        assert edits(page) == ()
+        wait_for_address(page)
+        page.go_back()
+        expect(page.locator(".edit-label")).to_have_text("L5 head 3 off")
+    finally:
+        calm.client.shelf = kept

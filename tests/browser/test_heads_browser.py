@@ -73,7 +73,16 @@ def test_figure_one_has_a_dot_for_each_head_and_the_table_a_row_and_both_say_wha
     assert watched.errors == []
 
 
-def test_a_dot_opens_its_head_with_the_same_view(made: Fake, watched: Watched) -> None:
+def back(page: Page) -> None:
+    """From a head that was opened to the page of all heads."""
+    page.go_back()
+    expect(page.locator("#heads-table .ag-row").first).to_be_visible()
+    expect(page.locator("#heads-figure .scatterlayer .point").first).to_be_visible()
+
+
+def test_a_dot_opens_its_head_with_the_same_view_so_does_a_sorted_row_by_keyboard_and_edits_show_unedited_neighbours(
+    made: Fake, watched: Watched
+) -> None:
     page = show(watched, made, edits=[OFF])
     box = steady(page, page.locator("#heads-figure .scatterlayer .trace").first.locator(".point").nth(13).bounding_box)
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
@@ -82,24 +91,8 @@ def test_a_dot_opens_its_head_with_the_same_view(made: Fake, watched: Watched) -
     page.wait_for_url(re.compile(r"/attention#v="))
     expect(page.locator("#head-title")).to_have_text("Layer 1 · head 4")
     assert page.evaluate("lmscope.view.get().edits.length") == 1
-    page.go_back()
-    expect(page.locator("#heads-figure .scatterlayer .point").first).to_be_visible()
+    back(page)
 
-
-def test_nats_and_normalised_are_one_switch_that_the_link_keeps(made: Fake, watched: Watched) -> None:
-    page = show(watched, made)
-    page.get_by_role("radio", name="Normalised").check(force=True)
-    expect(page.locator("#heads-figure .ytitle")).to_have_text("Normalised entropy, ratio")
-    eventually(page, lambda: View.from_link(page.url).focus.normalised)
-    page.reload()
-    expect(page.locator("#heads-figure .ytitle")).to_have_text("Normalised entropy, ratio")
-    page.get_by_role("combobox", name="Statistic").select_option("previous")
-    expect(page.locator("#heads-figure .ytitle")).to_have_text("Previous token, share of attention")
-    expect(page.get_by_role("radio", name="Nats")).to_be_disabled()
-
-
-def test_the_table_sorts_and_opens_a_head_by_keyboard(made: Fake, watched: Watched) -> None:
-    page = show(watched, made)
     header = page.locator('#heads-table .ag-header-cell[col-id="entropy"]')
     header.locator(".ag-header-cell-label").click()
     expect(header).to_have_attribute("aria-sort", "ascending")
@@ -110,10 +103,10 @@ def test_the_table_sorts_and_opens_a_head_by_keyboard(made: Fake, watched: Watch
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(r"/attention#v="))
     expect(page.locator("#head-title")).to_contain_text("Layer")
+    back(page)
 
-
-def test_under_edits_every_statistic_has_its_unedited_neighbour(made: Fake, watched: Watched) -> None:
-    page = show(watched, made, edits=[OFF], compare=True)
+    # Under edits every statistic has its unedited neighbour.
+    page.get_by_role("switch", name="compare with unedited").check()
     for name in ("entropy", "entropy uniform", "entropy unedited", "entropy change"):
         expect(page.locator(f'#heads-table .ag-header-cell[col-id="{name}"]')).to_be_visible()
     expect(page.locator("#heads-figure .legend")).to_contain_text("heads, unedited")
@@ -121,8 +114,20 @@ def test_under_edits_every_statistic_has_its_unedited_neighbour(made: Fake, watc
     expect(page.locator("#heads-figure .ytitle")).to_have_text("Edited − unedited: Entropy, nats")
 
 
-def test_everything_can_be_taken_away(made: Fake, watched: Watched) -> None:
+def test_nats_and_normalised_are_one_switch_that_the_link_keeps_all_can_be_taken_away_and_the_table_follows_the_theme(
+    made: Fake, watched: Watched
+) -> None:
     page = show(watched, made)
+    page.get_by_role("radio", name="Normalised").check(force=True)
+    expect(page.locator("#heads-figure .ytitle")).to_have_text("Normalised entropy, ratio")
+    eventually(page, lambda: View.from_link(page.url).focus.normalised)
+    page.reload()
+    expect(page.locator("#heads-figure .ytitle")).to_have_text("Normalised entropy, ratio")
+    page.get_by_role("combobox", name="Statistic").select_option("previous")
+    expect(page.locator("#heads-figure .ytitle")).to_have_text("Previous token, share of attention")
+    expect(page.get_by_role("radio", name="Nats")).to_be_disabled()
+
+    # Everything can be taken away.
     for menu in ("Download the figure", "Download the table"):
         page.get_by_role("button", name=menu).click()
         expect(page.locator(".menu-box:popover-open button").first).to_be_visible()
@@ -136,11 +141,6 @@ def test_everything_can_be_taken_away(made: Fake, watched: Watched) -> None:
             assert waiting.value.suggested_filename.startswith("lmscope-made-up-30x9")
         assert any(entry.startswith("CSV") for entry in entries), menu
 
-
-def test_the_table_follows_the_theme(made: Fake, watched: Watched) -> None:
-    page = watched.look(900, "light")
-    page.goto(link(made.url, "heads"))
-    expect(page.locator("#heads-table .ag-row").first).to_be_visible()
     for theme, colour in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(27, 32, 39)")):
         watched.look(900, theme)
         expect(page.locator("#heads-table .ag-root-wrapper")).to_have_css("background-color", colour)

@@ -14,18 +14,9 @@ def run(page, text: str) -> None:
     page.wait_for_function("text => lmscope.strip.answer().text.startsWith(text) && !lmscope.busy.isOut()", arg=text)
 
 
-def test_tokens_come_before_their_scores(calm: Fake, watched: Watched) -> None:
-    page = watched.open(calm.url)
-    calm.client.scores_held = True
-    page.locator("#text").fill("A brand new text")
-    page.locator("#run").click()
-    expect(page.locator(".chip")).to_have_text(["A", "brand", "new", "text"])
-    expect(page.locator(".chip.scored")).to_have_count(0)
-    calm.client.scores_held = False
-    expect(page.locator(".chip.scored")).to_have_count(3)
-
-
-def test_surprisal_is_shown_by_colour_and_by_a_bar_and_a_hover_gives_all_numbers(calm: Fake, watched: Watched) -> None:
+def test_chips_show_surprisal_by_colour_and_bar_a_hover_all_numbers_and_split_characters_spaces_losses_never_markup(
+    calm: Fake, watched: Watched
+) -> None:
     page = watched.open(calm.url)
     expect(page.locator(".chip.scored").first).to_be_visible()
     bars = page.evaluate(
@@ -49,45 +40,7 @@ def test_surprisal_is_shown_by_colour_and_by_a_bar_and_a_hover_gives_all_numbers
     page.locator("#token-0").hover()
     expect(tip).to_contain_text("n/a")
 
-
-def test_click_and_arrow_keys_move_the_one_focus(calm: Fake, watched: Watched) -> None:
-    page = watched.open(calm.url)
-    page.locator("#token-3").click()
-    expect(page.locator("#token-3")).to_have_attribute("aria-selected", "true")
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("ArrowRight")
-    expect(page.locator("#token-5")).to_be_focused()
-    page.wait_for_function("lmscope.view.get().focus.token === 5")
-    expect(page.locator("[role=option][aria-selected=true]")).to_have_count(1)
-    expect(page.locator("[role=option][tabindex='0']")).to_have_count(1)
-    page.keyboard.press("Home")
-    expect(page.locator("#token-0")).to_be_focused()
-    page.keyboard.press("End")
-    page.wait_for_function("lmscope.view.get().focus.token === 17")
-    page.locator("#rail a[data-instrument=heads]").click()
-    page.wait_for_url("**/heads#*")
-    expect(page.locator("#token-17")).to_have_attribute("aria-selected", "true")
-    page.locator("#token-17").press("Escape")
-    page.wait_for_function("lmscope.view.get().focus.token === null")
-
-
-def test_tokens_that_are_drawn_anew_leave_the_focus_where_it_was(calm: Fake, watched: Watched) -> None:
-    """As when the scores of a text come before its tokens, and the hand is already on the keys."""
-    page = watched.open(calm.url)
-    page.wait_for_function("!lmscope.busy.isOut()")
-    page.locator("#token-2").click()
-    page.evaluate("window.before = document.getElementById('token-2')")
-    page.evaluate("lmscope.strip.tokens(lmscope.strip.answer())")
-    assert not page.evaluate("window.before.isConnected")
-    expect(page.locator("#token-2")).to_be_focused()
-    page.keyboard.press("ArrowRight")
-    expect(page.locator("#token-3")).to_be_focused()
-
-
-def test_split_characters_spaces_and_what_was_lost_are_shown_and_text_is_never_markup(
-    calm: Fake, watched: Watched
-) -> None:
-    page = watched.open(calm.url)
+    # A character that is split into several tokens is one chip and its parts.
     page.evaluate("lmscope.view.update({text: 'Smile 🙂 now'}, {push: true})")
     page.wait_for_function("lmscope.strip.answer().text.startsWith('Smile') && !lmscope.busy.isOut()")
     expect(page.locator(".chip")).to_have_text(["Smile", "🙂", "⋯", "⋯", "now"])
@@ -108,6 +61,48 @@ def test_split_characters_spaces_and_what_was_lost_are_shown_and_text_is_never_m
     expect(page.locator(".chip")).to_have_text(["One", "two", "⏎three"])
     page.get_by_role("switch", name="spaces").check()
     expect(page.locator(".chip")).to_have_text(["One", "·two", "⏎three"])
+
+
+def test_click_and_arrow_keys_move_the_one_focus_tokens_drawn_anew_leave_it_there_and_come_before_their_scores(
+    calm: Fake, watched: Watched
+) -> None:
+    page = watched.open(calm.url)
+    page.locator("#token-3").click()
+    expect(page.locator("#token-3")).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#token-5")).to_be_focused()
+    page.wait_for_function("lmscope.view.get().focus.token === 5")
+    expect(page.locator("[role=option][aria-selected=true]")).to_have_count(1)
+    expect(page.locator("[role=option][tabindex='0']")).to_have_count(1)
+    page.keyboard.press("Home")
+    expect(page.locator("#token-0")).to_be_focused()
+    page.keyboard.press("End")
+    page.wait_for_function("lmscope.view.get().focus.token === 17")
+    page.locator("#rail a[data-instrument=heads]").click()
+    page.wait_for_url("**/heads#*")
+    expect(page.locator("#token-17")).to_have_attribute("aria-selected", "true")
+    page.locator("#token-17").press("Escape")
+    page.wait_for_function("lmscope.view.get().focus.token === null")
+
+    # Drawn anew, as when the scores of a text come before its tokens, and the hand is already on the keys.
+    page.wait_for_function("!lmscope.busy.isOut()")
+    page.locator("#token-2").click()
+    page.evaluate("window.before = document.getElementById('token-2')")
+    page.evaluate("lmscope.strip.tokens(lmscope.strip.answer())")
+    assert not page.evaluate("window.before.isConnected")
+    expect(page.locator("#token-2")).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#token-3")).to_be_focused()
+
+    # Tokens come before their scores.
+    calm.client.scores_held = True
+    page.locator("#text").fill("A brand new text")
+    page.locator("#run").click()
+    expect(page.locator(".chip")).to_have_text(["A", "brand", "new", "text"])
+    expect(page.locator(".chip.scored")).to_have_count(0)
+    calm.client.scores_held = False
+    expect(page.locator(".chip.scored")).to_have_count(3)
 
 
 def test_four_thousand_tokens_stay_smooth(calm: Fake, watched: Watched) -> None:

@@ -46,10 +46,15 @@ def made(served: Fake) -> Fake:
 
 def show(watched: Watched, made: Fake, **view: Any) -> Page:
     page = watched.open(link(made.url, "trace", **({"text": TEXT} | view)))
+    wait_for_panels(page)
+    return page
+
+
+def wait_for_panels(page: Page) -> None:
+    """Until the lens, the cell's values and the bars of the parts are there."""
     wait_for_all(page)
     expect(page.locator(".value").first).to_be_visible()
     expect(page.locator("#why-figure .bars path").first).to_be_attached()
-    return page
 
 
 def asked(made: Fake, form: type) -> list[Any]:
@@ -63,8 +68,10 @@ def edits(page: Page) -> list[dict[str, Any]]:
 # ---------------------------------------------------------------------------------------------------- the cell
 
 
-def test_a_cell_shows_its_block_before_moved_and_values(made: Fake, watched: Watched) -> None:
-    page = show(watched, made, focus={"row": 12, "token": 3})
+def test_a_cell_shows_its_block_before_moved_and_values_and_panels_can_be_taken_away_and_are_copied_as_python(
+    made: Fake, watched: Watched
+) -> None:
+    page = show(watched, made, focus={"row": 12, "token": 3, "source": OTHER})
     expect(page.locator("#trace-cell-title")).to_have_text("After block 11 at “3 France”")
     expect(page.locator("#trace-block")).to_contain_text("Feed-forward block 11")
     expect(page.locator(".pairs").nth(1).locator("tr")).to_have_count(5)
@@ -82,16 +89,43 @@ def test_a_cell_shows_its_block_before_moved_and_values(made: Fake, watched: Wat
     shown = page.evaluate("lmscope.trace.wordOf(" + str(second["ends"]["lowest"][0]) + ")")
     expect(page.locator(".value").nth(1).locator("bdi").first).to_have_text(shown)
 
+    for menu, entry in (
+        ("Download the cell", "CSV of the values"), ("Download the cell", "JSON of the answer"),
+        ("Download the contributions", "CSV of all parts"), ("Download the contributions", "PNG"),
+    ):  # fmt: skip
+        page.get_by_role("button", name=menu).click()
+        with page.expect_download() as waiting:
+            page.locator(".menu-box:popover-open").get_by_role("button", name=entry, exact=True).click()
+        assert waiting.value.suggested_filename.startswith("lmscope-made-up-30x9")
+    for button, call in (
+        ("Copy the cell as Python", ".cell(view, 11, 3"), ("Copy the contributions as Python", ".contributions(view"),
+        ("Copy the patch as Python", ".patch(view, source"),
+    ):  # fmt: skip
+        page.get_by_role("button", name=button).click()
+        expect(page.locator("#code-dialog")).to_contain_text(call)
+        page.keyboard.press("Escape")
+
     page.evaluate("lmscope.trace.lens.open(2, 0)")
     expect(page.locator("#trace-block")).to_contain_text("no block has written here yet")
     expect(page.locator(".value")).to_have_count(0)
     assert watched.errors == []
 
 
-def test_values_are_ranked_and_read_as_the_link_keeps_and_switched_off_and_on_again(
+def test_values_are_switched_as_in_the_old_tool_ranked_and_read_as_the_link_keeps_and_switched_off_and_on_again(
     made: Fake, watched: Watched
 ) -> None:
-    page = show(watched, made)
+    page = show(watched, made, focus={"debugger": True})
+    expect(page.get_by_role("switch", name="LM-Debugger")).to_be_checked()
+    page.get_by_role("button", name="L29U34 on as in LM-Debugger").click()
+    eventually(page, lambda: len(edits(page)) == 1)
+    assert edits(page)[0]["to"] == 2.0
+    page.get_by_role("button", name="L29U34 off as in LM-Debugger").click()
+    eventually(page, lambda: edits(page)[0]["to"] == 0.0)
+    assert [ask.on for ask in asked(made, SwitchAsk)] == [True, False]
+    page.get_by_role("switch", name="LM-Debugger").uncheck(force=True)
+    page.evaluate("lmscope.view.update({edits: []})")
+    page.wait_for_function("!lmscope.busy.isOut()")
+
     page.get_by_role("radio", name="Contribution").check(force=True)
     eventually(page, lambda: asked(made, CellAsk)[-1].ranked == "contribution")
     page.locator("input[name=cell-reads][value=raw]").check(force=True)
@@ -115,17 +149,6 @@ def test_values_are_ranked_and_read_as_the_link_keeps_and_switched_off_and_on_ag
     page.evaluate("document.addEventListener('lmscope:value', (event) => { window.opened = event.detail; })")
     page.locator(".value-name", has_text="L29U34").click()
     eventually(page, lambda: page.evaluate("window.opened") == {"layer": 29, "unit": 34})
-
-
-def test_the_old_tools_mode_asks_what_its_switch_did(made: Fake, watched: Watched) -> None:
-    page = show(watched, made, focus={"debugger": True})
-    expect(page.get_by_role("switch", name="LM-Debugger")).to_be_checked()
-    page.get_by_role("button", name="L29U34 on as in LM-Debugger").click()
-    eventually(page, lambda: len(edits(page)) == 1)
-    assert edits(page)[0]["to"] == 2.0
-    page.get_by_role("button", name="L29U34 off as in LM-Debugger").click()
-    eventually(page, lambda: edits(page)[0]["to"] == 0.0)
-    assert [ask.on for ask in asked(made, SwitchAsk)] == [True, False]
 
 
 # ---------------------------------------------------------------------------------------------------- why this word
@@ -199,7 +222,7 @@ def test_a_refused_measurement_is_asked_again_effects_fill_in_and_rows_move_only
     assert shown == sorted(shown, reverse=True)
 
 
-def test_measuring_can_be_stopped_and_keeps_what_it_has_and_a_part_is_switched_off(
+def test_measuring_can_be_stopped_and_keeps_what_it_has_a_part_is_switched_off_and_a_new_question_ends_it(
     made: Fake, watched: Watched
 ) -> None:
     made.client.slow_jobs = True
@@ -220,10 +243,8 @@ def test_measuring_can_be_stopped_and_keeps_what_it_has_and_a_part_is_switched_o
     assert f"L{edit['layer']} head {edit['head']}" == name
     assert (edit["kind"], edit["by"]) == ("head.scale", 0)
 
-
-def test_a_new_question_ends_what_was_being_measured(made: Fake, watched: Watched) -> None:
-    made.client.slow_jobs = True
-    page = show(watched, made)
+    page.get_by_role("radio", name="Layers").check(force=True)
+    page.wait_for_function("!lmscope.busy.isOut()")
     before = set(made.client.work)
     page.get_by_role("button", name="Measure the effect of each").click()
     eventually(page, lambda: len(set(made.client.work) - before) == 2)
@@ -243,21 +264,37 @@ window.fetch = async (url, options) => (String(url).endsWith("/view") && await h
 """Reads a link only when it is told to."""
 
 
-def test_prompt_sets_that_come_before_the_link_is_read_can_be_chosen(made: Fake, watched: Watched) -> None:
+def test_a_link_opens_every_panel_as_it_was_and_prompt_sets_that_come_before_it_is_read_can_be_chosen(
+    made: Fake, watched: Watched
+) -> None:
+    focus = {
+        "row": 9, "token": 2, "target": 3, "foil": 6, "parts": "heads", "removal": "mean", "set": "b" * 64,
+        "source": OTHER, "tap": "heads", "source_head": 1, "explained": 3,
+    }  # fmt: skip
     watched.page.add_init_script(HOLD)
     page = watched.page
-    page.goto(link(made.url, "trace", text=TEXT, focus={"removal": "mean", "set": "b" * 64}))
+    page.goto(link(made.url, "trace", text=TEXT, focus=focus))
     expect(page.locator("#why-set-choice option")).to_have_text(["prose (40 texts)", "films (12 texts)"])
     assert page.evaluate("lmscope.view.get()") is None
     page.evaluate("letRead()")
     expect(page.locator("#why-set-choice")).to_be_visible()
     expect(page.locator("#why-set-choice")).to_have_value("b" * 64)
 
+    wait_for_panels(page)
+    expect(page.get_by_role("radio", name="Heads")).to_be_checked()
+    expect(page.get_by_role("radio", name="Mean")).to_be_checked()
+    expect(page.locator("#patch-text")).to_have_value(OTHER)
+    expect(page.locator("#patch-head-choice")).to_have_value("1")
+    expect(page.locator("#why-target")).to_have_value("3")
+    expect(page.locator("#why-token")).to_have_value("3")
+    page.wait_for_timeout(600)  # time enough for an address that says something else
+    assert View.from_link(page.url).focus.model_dump(exclude_defaults=True) == focus
+
 
 # ---------------------------------------------------------------------------------------------------- patch
 
 
-def test_texts_of_different_length_are_refused_and_a_token_is_dragged_onto_its_place(
+def test_texts_of_other_length_are_refused_a_token_is_dragged_to_its_place_a_map_stays_under_patches_and_opens_places(
     made: Fake, watched: Watched
 ) -> None:
     page = show(watched, made, focus={"source": "The capital of Italy", "row": 8})
@@ -283,6 +320,25 @@ def test_texts_of_different_length_are_refused_and_a_token_is_dragged_onto_its_p
     page.locator("#patch-from-1").drag_to(page.locator("#patch-to-3"))
     expect(page.locator("#announcer")).to_contain_text("its own position")
     assert len(asked(made, PatchAsk)) == 1
+
+    page.evaluate("lmscope.view.update({edits: [], compare: false})")
+    page.wait_for_function("!lmscope.busy.isOut()")
+    page.get_by_role("button", name="Map the effect of every place").click()
+    page.wait_for_function("lmscope.trace.patch.map() !== null")
+    expect(page.locator("#patch-actions .measuring")).to_have_count(0)
+    expect(page.locator("#patch-figure .hm image")).to_have_count(1)
+    page.get_by_text("The map as a table").click()
+    expect(page.locator("#patch-table tbody tr")).to_have_count(30)
+    logits = page.evaluate("lmscope.dom.numbers(lmscope.trace.patch.map().logits)[0]")
+    shown = page.locator("#patch-table tbody td").first.inner_text().replace("−", "-")
+    assert float(shown) == pytest.approx(logits - 2.5, rel=1e-3)
+    page.evaluate("dash_clientside.trace.mapPicked({points: [{x: 2, y: 11}]})")
+    expect(page.locator("#trace-cell-title")).to_have_text("After block 11 at “2 of”")
+    page.locator("#patch-act").click()
+    eventually(page, lambda: len(edits(page)) == 1)
+    expect(page.locator("#patch-figure .hm image")).to_have_count(1)
+    page.wait_for_function("!lmscope.busy.isOut()")
+    assert len(asked(made, PatchMapAsk)) == 1
 
 
 def test_more_heads_than_a_view_may_edit_are_refused_the_keyboard_patches_one_and_each_place_once(
@@ -317,26 +373,6 @@ def test_more_heads_than_a_view_may_edit_are_refused_the_keyboard_patches_one_an
     assert len(edits(page)) == 1
 
 
-def test_a_map_fills_in_stays_under_patches_and_opens_places(made: Fake, watched: Watched) -> None:
-    page = show(watched, made, focus={"source": OTHER})
-    page.get_by_role("button", name="Map the effect of every place").click()
-    page.wait_for_function("lmscope.trace.patch.map() !== null")
-    expect(page.locator("#patch-actions .measuring")).to_have_count(0)
-    expect(page.locator("#patch-figure .hm image")).to_have_count(1)
-    page.get_by_text("The map as a table").click()
-    expect(page.locator("#patch-table tbody tr")).to_have_count(30)
-    logits = page.evaluate("lmscope.dom.numbers(lmscope.trace.patch.map().logits)[0]")
-    shown = page.locator("#patch-table tbody td").first.inner_text().replace("−", "-")
-    assert float(shown) == pytest.approx(logits - 2.5, rel=1e-3)
-    page.evaluate("dash_clientside.trace.mapPicked({points: [{x: 2, y: 11}]})")
-    expect(page.locator("#trace-cell-title")).to_have_text("After block 11 at “2 of”")
-    page.locator("#patch-act").click()
-    eventually(page, lambda: len(edits(page)) == 1)
-    expect(page.locator("#patch-figure .hm image")).to_have_count(1)
-    page.wait_for_function("!lmscope.busy.isOut()")
-    assert len(asked(made, PatchMapAsk)) == 1
-
-
 # ---------------------------------------------------------------------------------------------------- links, files
 
 
@@ -367,42 +403,6 @@ def test_every_panel_is_one_click_away_the_empty_one_teaches_and_the_old_tools_p
         page.get_by_role("button", name="Ready views").click()
         page.locator(".menu-box:popover-open").get_by_role("button", name=entry).click()
         expect(page.locator("#text")).to_have_value(entry)
-
-
-def test_a_link_opens_every_panel_as_it_was(made: Fake, watched: Watched) -> None:
-    focus = {
-        "row": 9, "token": 2, "target": 3, "foil": 6, "parts": "heads", "removal": "mean", "source": OTHER,
-        "tap": "heads", "source_head": 1, "explained": 3,
-    }  # fmt: skip
-    page = show(watched, made, focus=focus)
-    expect(page.get_by_role("radio", name="Heads")).to_be_checked()
-    expect(page.get_by_role("radio", name="Mean")).to_be_checked()
-    expect(page.locator("#patch-text")).to_have_value(OTHER)
-    expect(page.locator("#patch-head-choice")).to_have_value("1")
-    expect(page.locator("#why-target")).to_have_value("3")
-    expect(page.locator("#why-token")).to_have_value("3")
-    page.wait_for_timeout(600)  # time enough for an address that says something else
-    assert View.from_link(page.url).focus.model_dump(exclude_defaults=True) == focus
-
-
-def test_panels_can_be_taken_away_and_are_copied_as_python(made: Fake, watched: Watched) -> None:
-    page = show(watched, made, focus={"source": OTHER})
-    for menu, entry in (
-        ("Download the cell", "CSV of the values"), ("Download the cell", "JSON of the answer"),
-        ("Download the contributions", "CSV of all parts"), ("Download the contributions", "PNG"),
-    ):  # fmt: skip
-        page.get_by_role("button", name=menu).click()
-        with page.expect_download() as waiting:
-            page.locator(".menu-box:popover-open").get_by_role("button", name=entry, exact=True).click()
-        assert waiting.value.suggested_filename.startswith("lmscope-made-up-30x9")
-    for button, call in (
-        ("Copy the cell as Python", ".cell(view, 29, 4"), ("Copy the contributions as Python", ".contributions(view"),
-        ("Copy the patch as Python", ".patch(view, source"),
-    ):  # fmt: skip
-        page.get_by_role("button", name=button).click()
-        expect(page.locator("#code-dialog")).to_contain_text(call)
-        page.keyboard.press("Escape")
-    assert watched.errors == []
 
 
 def test_axe_finds_nothing_with_everything_in_use(made: Fake, watched: Watched) -> None:

@@ -103,7 +103,9 @@ def test_a_value_opens_by_name_as_either_tool_writes_it_and_what_names_none_says
     opened(page, "L0U4")
 
 
-def test_the_open_value_and_its_reading_are_in_the_link(made: Fake, watched: Watched) -> None:
+def test_the_open_value_and_its_reading_are_in_the_link_a_search_shows_spellings_each_hit_opens_and_all_by_keyboard(
+    made: Fake, watched: Watched
+) -> None:
     page = show(watched, made, focus={"unit": {"layer": 1, "unit": 5}, "reads": "raw"})
     opened(page, "L1U5")
     assert asked(made, ValueAsk)[0].reading == "raw"
@@ -118,9 +120,19 @@ def test_the_open_value_and_its_reading_are_in_the_link(made: Fake, watched: Wat
     page.go_back()
     opened(page, "L1U5")
 
+    # A hit is found, opened and given another strength by keyboard.
+    page.get_by_label("Words", exact=True).focus()
+    page.keyboard.type("Paris")
+    page.keyboard.press("Enter")
+    expect(page.locator(".search-table")).to_be_visible()
+    page.locator(".search-table tbody button").first.focus()
+    page.keyboard.press("Enter")
+    opened(page, "L0U0")
+    expect(page.locator("#value-title")).to_be_focused()
+    page.locator("#value-body input[name=value-strength]:checked").focus()
+    page.keyboard.press("ArrowRight")
+    eventually(page, lambda: edits(page) == [{"kind": "ffn.scale", "layer": 0, "unit": 0, "by": 0}])
 
-def test_a_search_shows_its_spellings_and_each_hit_opens(made: Fake, watched: Watched) -> None:
-    page = show(watched, made)
     page.get_by_label("Words", exact=True).fill("Paris, , Rome ,")
     page.keyboard.press("Enter")
     expect(page.locator(".search-spellings .value-word")).to_have_count(2)
@@ -139,11 +151,24 @@ def test_a_search_shows_its_spellings_and_each_hit_opens(made: Fake, watched: Wa
     assert watched.errors == []
 
 
-def test_empty_panels_teach_with_an_example_that_is_searched_and_looked_up_as_a_concept(
+def test_empty_panels_teach_with_an_example_searched_and_looked_up_as_a_concept_and_no_words_or_a_refusal_say_why(
     made: Fake, watched: Watched
 ) -> None:
     page = show(watched, made)
+    field = page.get_by_label("Words", exact=True)
+    field.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#search-says")).to_have_text("Write a word first.")
+    made.client.refuse["search"] = CANNOT
+    field.fill("abc")
+    page.keyboard.press("Enter")
+    expect(page.locator("#search-notice")).to_contain_text("2 tokens: a · bc")
+    made.client.refuse.clear()
+    made.client.asked.clear()
+
     page.get_by_role("button", name="king, queen").click()
+    expect(page.locator(".search-table")).to_be_visible()
+    expect(page.locator("#search-notice")).to_be_empty()
     expect(page.locator(".search-table tbody tr")).to_have_count(12)
     assert asked(made, SearchAsk)[0].words == ("king", "queen")
     page.get_by_role("button", name="L29U0", exact=True).click()
@@ -168,23 +193,6 @@ def test_empty_panels_teach_with_an_example_that_is_searched_and_looked_up_as_a_
     opened(page, "L1U5")
     expect(page.locator("tr[data-open]")).to_contain_text("L1U5")
     assert watched.errors == []
-
-
-def test_a_search_without_words_and_one_that_is_refused_say_why(made: Fake, watched: Watched) -> None:
-    page = show(watched, made)
-    field = page.get_by_label("Words", exact=True)
-    field.focus()
-    page.keyboard.press("Enter")
-    expect(page.locator("#search-says")).to_have_text("Write a word first.")
-    made.client.refuse["search"] = CANNOT
-    field.fill("abc")
-    page.keyboard.press("Enter")
-    expect(page.locator("#search-notice")).to_contain_text("2 tokens: a · bc")
-    made.client.refuse.clear()
-    field.fill("Paris")
-    page.keyboard.press("Enter")
-    expect(page.locator(".search-table")).to_be_visible()
-    expect(page.locator("#search-notice")).to_be_empty()
 
 
 def test_a_value_is_switched_off_scaled_set_dragged_and_typed_as_an_edit(made: Fake, watched: Watched) -> None:
@@ -305,21 +313,6 @@ def test_axe_finds_nothing_with_everything_in_use(made: Fake, watched: Watched) 
     expect(page.locator(".search-table")).to_be_visible()
     settled(page)
     assert faults_everywhere(page, colours=[".values-panel"]) == {}
-
-
-def test_all_of_it_by_keyboard(made: Fake, watched: Watched) -> None:
-    page = show(watched, made)
-    page.get_by_label("Words", exact=True).focus()
-    page.keyboard.type("Paris")
-    page.keyboard.press("Enter")
-    expect(page.locator(".search-table")).to_be_visible()
-    page.locator(".search-table tbody button").first.focus()
-    page.keyboard.press("Enter")
-    opened(page, "L0U0")
-    expect(page.locator("#value-title")).to_be_focused()
-    page.locator("#value-body input[name=value-strength]:checked").focus()
-    page.keyboard.press("ArrowRight")
-    eventually(page, lambda: edits(page) == [{"kind": "ffn.scale", "layer": 0, "unit": 0, "by": 0}])
 
 
 def test_with_real_models_a_value_says_the_same_in_both_panels(whole: Whole, watched: Watched) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from backend.schema import Ability, Problem, WriteAsk
 from frontend.app import create_app
@@ -51,42 +51,6 @@ def words(page: Page, side: str) -> str:
     return "".join(page.locator(f"#write-{side} [data-token]").all_text_contents())
 
 
-def test_edited_and_unedited_stream_side_by_side_and_the_difference_is_marked(watched: Watched, made: Fake) -> None:
-    page = show(watched, made, edits=[OFF])
-    page.locator("#write-go").click()
-    expect(page.locator("#write-edited [data-token]")).to_have_count(6)
-    expect(page.locator("#write-unedited [data-token]")).to_have_count(6)
-    assert words(page, "edited") == " word100 word101 word102 word103 word104 word105"
-    assert words(page, "unedited") == " word100 word101 word152 word153 word154 word155"
-    expect(page.locator("#write-note")).to_contain_text(
-        "They part at token 3: “·word102” with the edits, “·word152” without."
-    )
-    for side in ("edited", "unedited"):
-        expect(page.locator(f"#write-{side} .parted")).to_have_count(4)
-        expect(page.locator(f"#write-{side} .write-fork")).to_have_count(1)  # not by colour alone
-        expect(page.locator(f"#write-{side} .write-end")).to_contain_text("as many tokens as asked for")
-    (ask,) = asked(made)
-    assert ask.view.compare
-    assert ask.view.sampling.tokens == 6
-    page.locator("#write-edited [data-token='3']").hover()
-    expect(page.locator("#write-token")).to_contain_text("token 4: ·word103 (id 103) with probability 0.5000")
-    expect(page.locator("#write-token")).to_contain_text("·word104 0.2500")
-
-
-def test_a_model_without_a_lens_writes_all_the_same(watched: Watched, made: Fake) -> None:
-    kept = made.client.shelf
-    can = kept[0].can | {"trace": Ability(can=False, why="Its blocks do not give one stream.")}
-    made.client.shelf = tuple(card.model_copy(update={"can": can}) for card in kept)
-    try:
-        page = show(watched, made)
-        expect(page.locator("#trace-cannot")).to_contain_text("This model has no lens")
-        expect(page.locator("#trace-figure")).to_be_hidden()
-        page.locator("#write-go").click()
-        expect(page.locator("#write-edited [data-token]")).to_have_count(6)
-    finally:
-        made.client.shelf = kept
-
-
 LATE = """
 const Real = window.WebSocket;
 class Late {
@@ -107,22 +71,47 @@ window.WebSocket = Late;
 """A websocket that opens when the test says so."""
 
 
-def test_what_is_written_in_the_first_moments_waits_for_the_websocket(watched: Watched, made: Fake) -> None:
+def test_what_is_written_in_the_first_moments_waits_for_the_websocket_and_streams_edited_beside_unedited_marked(
+    watched: Watched, made: Fake
+) -> None:
     watched.page.add_init_script(LATE)
-    page = show(watched, made)
+    page = show(watched, made, edits=[OFF])
     page.locator("#write-go").click()
     expect(page.locator("#write-note")).to_contain_text("Waiting for the first token")
     assert asked(made) == []
     page.evaluate("letOpen()")
     expect(page.locator("#write-edited [data-token]")).to_have_count(6)
-    assert len(asked(made)) == 1
+    expect(page.locator("#write-unedited [data-token]")).to_have_count(6)
+    assert words(page, "edited") == " word100 word101 word102 word103 word104 word105"
+    assert words(page, "unedited") == " word100 word101 word152 word153 word154 word155"
+    expect(page.locator("#write-note")).to_contain_text(
+        "They part at token 3: “·word102” with the edits, “·word152” without."
+    )
+    for side in ("edited", "unedited"):
+        expect(page.locator(f"#write-{side} .parted")).to_have_count(4)
+        expect(page.locator(f"#write-{side} .write-fork")).to_have_count(1)  # not by colour alone
+        expect(page.locator(f"#write-{side} .write-end")).to_contain_text("as many tokens as asked for")
+    (ask,) = asked(made)
+    assert ask.view.compare
+    assert ask.view.sampling.tokens == 6
+    page.locator("#write-edited [data-token='3']").hover()
+    expect(page.locator("#write-token")).to_contain_text("token 4: ·word103 (id 103) with probability 0.5000")
+    expect(page.locator("#write-token")).to_contain_text("·word104 0.2500")
 
 
-def test_tokens_are_shown_as_they_come_and_stop_ends_the_writing(watched: Watched, made: Fake) -> None:
+def hold_up(page: Page, made: Fake) -> None:
+    """Write, and hold up the third token."""
     made.client.held = True
-    page = show(watched, made)
+    made.client.ended.clear()
     page.locator("#write-go").click()
     expect(page.locator("#write-edited [data-token]")).to_have_count(2)
+
+
+def test_tokens_are_shown_as_they_come_until_stop_another_text_which_makes_them_old_or_a_closed_tab_ends_it(
+    watched: Watched, made: Fake
+) -> None:
+    page = show(watched, made)
+    hold_up(page, made)
     expect(page.locator("#write-note")).to_contain_text("2 of 6")
     expect(page.locator("#write-go")).to_be_disabled()
     page.locator("#write-halt").click()
@@ -130,30 +119,23 @@ def test_tokens_are_shown_as_they_come_and_stop_ends_the_writing(watched: Watche
     expect(page.locator("#write-go")).to_be_enabled()
     assert words(page, "edited") == " word100 word101"
 
-
-def test_a_closed_tab_ends_the_writing(chromium: Browser, watched: Watched, made: Fake) -> None:
-    made.client.held = True
-    page = show(watched, made)
-    page.locator("#write-go").click()
-    expect(page.locator("#write-edited [data-token]")).to_have_count(2)
-    other = watched.context.new_page()
-    page.close()
-    eventually(other, lambda: len(made.client.ended) == 1)
-
-
-def test_a_change_of_the_text_stops_it_and_says_that_it_is_old(watched: Watched, made: Fake) -> None:
-    made.client.held = True
-    page = show(watched, made)
-    page.locator("#write-go").click()
-    expect(page.locator("#write-edited [data-token]")).to_have_count(2)
+    hold_up(page, made)
     page.locator("#text").fill("Another text")
     page.locator("#run").click()
     eventually(page, lambda: len(made.client.ended) == 1)
     expect(page.locator("#write-note")).to_contain_text("have changed since")
     expect(page.locator("#write-use")).to_be_disabled()
 
+    page.wait_for_function("!lmscope.busy.isOut()")
+    hold_up(page, made)
+    other = watched.context.new_page()
+    page.close()
+    eventually(other, lambda: len(made.client.ended) == 1)
 
-def test_what_is_out_of_range_is_not_asked_and_sampling_is_in_the_link(watched: Watched, made: Fake) -> None:
+
+def test_what_is_out_of_range_is_not_asked_and_a_model_without_a_lens_writes_all_the_same_with_the_links_sampling(
+    monkeypatch: pytest.MonkeyPatch, watched: Watched, made: Fake
+) -> None:
     page = show(watched, made)
     page.locator("#write-tokens").fill("0")
     page.locator("#write-go").click()
@@ -169,13 +151,20 @@ def test_what_is_out_of_range_is_not_asked_and_sampling_is_in_the_link(watched: 
     sampling = {"tokens": 9, "temperature": 0.7, "top_p": 0.9, "top_k": 40, "seed": 12, "stop": ["word102"]}
     assert page.evaluate("lmscope.view.get().sampling") == sampling
     address = page.evaluate("lmscope.view.pack(lmscope.view.get())")
-    again = watched.open(f"{made.url}/trace{address}")
-    expect(again.locator("#write-temperature")).to_have_value("0.7")
-    expect(again.locator("#write-stop")).to_have_value("word102")
-    again.locator("#write-go").click()
-    eventually(again, lambda: len(asked(made)) == 1)
+    eventually(page, lambda: page.url == f"{made.url}/trace{address}")
+
+    can = made.client.shelf[0].can | {"trace": Ability(can=False, why="Its blocks do not give one stream.")}
+    monkeypatch.setattr(made.client, "shelf", tuple(card.model_copy(update={"can": can}) for card in made.client.shelf))
+    page.reload()
+    expect(page.locator("#trace-cannot")).to_contain_text("This model has no lens")
+    expect(page.locator("#trace-figure")).to_be_hidden()
+    expect(page.locator("#write-temperature")).to_have_value("0.7")
+    expect(page.locator("#write-stop")).to_have_value("word102")
+    page.locator("#write-go").click()
+    eventually(page, lambda: len(asked(made)) == 1)
     (ask,) = asked(made)
     assert ask.view.sampling.model_dump(mode="json") == sampling
+    expect(page.locator("#write-edited [data-token]")).to_have_count(9)
 
 
 def test_a_refusal_stands_in_the_panel_then_one_text_is_written_and_becomes_the_continuation_of_every_page(
