@@ -12,7 +12,6 @@
   let asked = null; // JSON of the last HeadAsk
   let printed = { looks: {}, statistics: {} }; // what the page brought with it: figure templates, names of statistics
   let unsubscribe = null;
-  let read = null; // the text that a region belongs to
   let resizing = null;
   let drawnTab = null; // what the head panel shows now, so that equal things are not drawn twice
 
@@ -21,7 +20,7 @@
   /** Called by Dash each time the page is put into the document. */
   function start(_page, given) {
     leave();
-    overview = raw = head = asked = read = drawnTab = null;
+    overview = raw = head = asked = drawnTab = null;
     printed = given;
     grid = new lmscope.grid.Grid(place("grid"), { open: (heads) => focus({ heads }), hover: lmscope.gridPanel.card });
     controls();
@@ -75,17 +74,8 @@
     return words;
   }
 
-  /** A region belongs to one text: another text is shown whole. */
-  function otherText(view) {
-    const text = JSON.stringify([view.model, view.text, view.pair, view.turns, view.continuation, view.template]);
-    const other = read !== null && read !== text;
-    read = text;
-    return other;
-  }
-
   function look(view) {
     if (!view || !grid) return;
-    if (otherText(view) && view.focus.region) return focus({ region: null });
     if (overview || raw) {
       grid.look(view.focus, touchedBy(view));
       lmscope.gridPanel.legend(view);

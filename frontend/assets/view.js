@@ -3,6 +3,7 @@
   "use strict";
   const lmscope = (window.lmscope = window.lmscope || {});
   const NESTED = ["focus", "reading", "sampling"];
+  const READ = ["model", "text", "pair", "turns", "continuation", "template"]; // what the tokens come from
   const REPLACE_AFTER_MS = 250;
 
   let view = null;
@@ -212,9 +213,12 @@
     window.dash_clientside.set_props("question", { data: question });
   }
 
+  /** A view with a change. A region is one of a text's tokens: another text is shown whole, unless it brings its own. */
   function merged(base, patch) {
     const next = { ...base };
     for (const [key, value] of Object.entries(patch)) next[key] = NESTED.includes(key) ? { ...base[key], ...value } : value;
+    const brings = "region" in (patch.focus || {});
+    if (!brings && READ.some((key) => !same(next[key], base[key]))) next.focus = { ...next.focus, region: null };
     return next;
   }
 

@@ -293,6 +293,9 @@ def test_a_zoom_into_a_reduced_map_asks_for_detail_and_a_double_click_ends_it(ma
     page.evaluate("lmscope.view.update({text: 'Four other words here'}, {push: true})")
     page.wait_for_function("lmscope.view.get().focus.region === null")
     page.wait_for_function("document.querySelector('#attention-map .js-plotly-plot').data[0].x.length === 4")
+    page.go_back()  # where the text before was zoomed into
+    page.wait_for_function("lmscope.view.get().focus.region?.q0 === 236")
+    page.wait_for_function("document.querySelector('#attention-map .js-plotly-plot').data[0].x.length === 128")
 
 
 def test_lines_state_what_they_do_not_draw_text_is_shaded_in_both_directions_and_the_table_sorts_and_says_how(

@@ -65,16 +65,26 @@ def opened(page: Page, url: str) -> Page:
 
 
 def test_python_links_open_in_the_browser_and_come_back_the_same(calm: Fake, watched: Watched) -> None:
-    for view in VIEWS:
-        page = opened(watched.page, view.link(base=calm.url))
-        state = page.evaluate("lmscope.view.get()")
-        assert View.model_validate(state) == view
-        assert View.from_link(page.evaluate("lmscope.view.pack(lmscope.view.get())")) == view
-        compact = page.evaluate("lmscope.view.canonical(lmscope.view.compact(lmscope.view.get()))")
-        assert json.loads(compact) == json.loads(view.canonical()), "the browser leaves out what Python leaves out"
+    """The first one in a page that is opened with it, the others in one that showed something else."""
+    first, *others = VIEWS
+    page = watched.open(first.link(base=calm.url))
+    came_back(page, first)
+    for view in others:
+        page.evaluate("hash => { location.hash = hash; }", "#" + view.link().split("#")[1])
+        eventually(page, lambda view=view: View.model_validate(page.evaluate("lmscope.view.get()")) == view)
+        came_back(page, view)
 
 
-def test_any_view_is_written_to_the_letter_as_python_writes_it(calm: Fake, watched: Watched) -> None:
+def came_back(page: Page, view: View) -> None:
+    assert View.model_validate(page.evaluate("lmscope.view.get()")) == view
+    assert View.from_link(page.evaluate("lmscope.view.pack(lmscope.view.get())")) == view
+    compact = page.evaluate("lmscope.view.canonical(lmscope.view.compact(lmscope.view.get()))")
+    assert json.loads(compact) == json.loads(view.canonical()), "the browser leaves out what Python leaves out"
+
+
+def test_any_view_is_written_to_the_letter_as_python_writes_it_and_no_damaged_link_breaks_the_browser(
+    calm: Fake, watched: Watched
+) -> None:
     made: list[View] = []
 
     @settings(max_examples=150, derandomize=True, database=None, phases=[Phase.generate])
@@ -96,29 +106,34 @@ def test_any_view_is_written_to_the_letter_as_python_writes_it(calm: Fake, watch
         assert canonical == view.canonical()
         assert View.from_link(link) == view
         assert View.model_validate(opened) == view
-
-
-def test_no_damaged_link_breaks_the_browser(calm: Fake, watched: Watched) -> None:
-    chance = Random(1)
-    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-    damages = []
-    for view in VIEWS * 25:
-        fragment = list(view.link().split("#v=1")[1])
-        for _ in range(chance.randint(1, 3)):
-            fragment[chance.randrange(len(fragment))] = chance.choice(letters + "%é ")
-        damages.append("#v=1" + "".join(fragment[: chance.choice([None, len(fragment) // 2])]))
-    page = watched.open(calm.url)
     ends = page.evaluate(
         """links => Promise.all(links.map((link) => lmscope.view.unpack(link).then((view) => typeof view,
             (error) => error instanceof lmscope.view.LinkError ? error.problem.why : String(error))))""",
-        damages,
+        damages(),
     )
     assert all(end == "object" or re.match(r"It |This ", end) for end in ends), ends
     assert any("damaged" in end for end in ends)
 
 
-def test_browser_links_open_in_python(calm: Fake, watched: Watched) -> None:
+def damages() -> list[str]:
+    """Links with a few letters changed, half of them cut, too."""
+    chance = Random(1)
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    made = []
+    for view in VIEWS * 25:
+        fragment = list(view.link().split("#v=1")[1])
+        for _ in range(chance.randint(1, 3)):
+            fragment[chance.randrange(len(fragment))] = chance.choice(letters + "%é ")
+        made.append("#v=1" + "".join(fragment[: chance.choice([None, len(fragment) // 2])]))
+    return made
+
+
+def test_browser_links_and_those_of_the_rail_open_in_python(calm: Fake, watched: Watched) -> None:
     page = watched.open(calm.url)
+    page.wait_for_function("document.querySelector('#rail a[data-instrument=heads]').href.includes('#v=1')")
+    link = page.locator("#rail a[data-instrument=heads]").get_attribute("href")
+    assert link is not None
+    assert View.from_link(link).text is not None
     page.evaluate("lmscope.edits.off(5, 3); lmscope.view.update({focus: {token: 4, heads: [{layer: 5, head: 3}]}})")
     eventually(page, lambda: bool(View.from_link(page.url).focus.heads))  # written a moment after it was set
     view = View.from_link(page.url)
@@ -172,23 +187,26 @@ def test_a_token_beyond_the_text_is_said(calm: Fake, watched: Watched) -> None:
     assert page.evaluate("lmscope.view.get().focus.token") is None
 
 
-@pytest.mark.parametrize("name", ["glassllm-en", "EleutherAI/pythia-70m"])
 @pytest.mark.parametrize("instrument", ["attention", "heads"])
-def test_a_link_fetches_no_model_unasked(calm: Fake, watched: Watched, name: str, instrument: str) -> None:
+def test_a_link_fetches_no_model_unasked(calm: Fake, watched: Watched, instrument: str) -> None:
+    """Neither in a page that is opened with it nor in one that showed something else."""
     page = watched.page
-    view = View(model=name, text="One two three", focus=Focus(heads=(HeadName(layer=1, head=1),)))
-    page.goto(view.link(instrument, calm.url))
-    fetch = page.get_by_role("button", name=f"Fetch {name}")
-    expect(fetch).to_be_visible()
-    page.locator("#run").click()
-    page.wait_for_timeout(300)
-    assert calm.client.asked == []
-    fetch.click()
-    expect(page.locator("[role=option]")).to_have_count(3)
-    expect(page.locator("#link-notice .notice")).to_have_count(0)
-    assert {ask.view.model for _, ask in calm.client.asked} == {name}
     wanted = {"TokensAsk", "OverviewAsk", "HeadAsk"} if instrument == "attention" else {"TokensAsk", "HeadsAsk"}
-    eventually(page, lambda: {type(ask).__name__ for _, ask in calm.client.asked} >= wanted)
+    for name in ("glassllm-en", "EleutherAI/pythia-70m"):
+        view = View(model=name, text="One two three", focus=Focus(heads=(HeadName(layer=1, head=1),)))
+        page.goto(view.link(instrument, calm.url))  # of the page that stands there, it is the part behind #
+        fetch = page.get_by_role("button", name=f"Fetch {name}")
+        expect(fetch).to_be_visible()
+        page.locator("#run").click()
+        page.wait_for_timeout(300)
+        assert calm.client.asked == []
+        fetch.click()
+        expect(page.locator("[role=option]")).to_have_count(3)
+        expect(page.locator("#link-notice .notice")).to_have_count(0)
+        assert {ask.view.model for _, ask in calm.client.asked} == {name}
+        eventually(page, lambda: {type(ask).__name__ for _, ask in calm.client.asked} >= wanted)
+        page.wait_for_function("!lmscope.busy.isOut()")
+        calm.client.asked.clear()
 
 
 def test_choosing_another_model_instead_of_fetching_goes_on(calm: Fake, watched: Watched) -> None:
@@ -259,7 +277,9 @@ def test_reload_and_another_browser_show_the_same(calm: Fake, watched: Watched, 
     other.context.close()
 
 
-def test_share_copies_the_link_and_says_so(calm: Fake, watched: Watched) -> None:
+def test_share_copies_the_link_and_says_so_or_why_a_text_that_works_is_too_long_for_one(
+    calm: Fake, watched: Watched
+) -> None:
     watched.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page = watched.open(calm.url)
     page.locator("#share-button").click()
@@ -268,9 +288,6 @@ def test_share_copies_the_link_and_says_so(calm: Fake, watched: Watched) -> None
     assert copied.startswith(calm.url + "/attention#v=1")
     assert View.model_validate(page.evaluate("lmscope.view.get()")) == View.from_link(copied)
 
-
-def test_a_text_too_long_for_a_link_still_works_and_share_says_why(calm: Fake, watched: Watched) -> None:
-    page = watched.open(calm.url)
     page.evaluate("""() => {
         const words = Array.from({length: 4000}, (_, i) => (Math.sin(i) * 1e9).toString(36).slice(-9));
         lmscope.view.update({text: words.join(" ").repeat(8)}, {push: true});
@@ -278,14 +295,6 @@ def test_a_text_too_long_for_a_link_still_works_and_share_says_why(calm: Fake, w
     }""")
     page.locator("#share-button").click()
     expect(page.locator("#link-notice")).to_contain_text("This view does not fit in a link")
-
-
-def test_links_of_the_rail_carry_the_view(calm: Fake, watched: Watched) -> None:
-    page = watched.open(calm.url)
-    page.wait_for_function("document.querySelector('#rail a[data-instrument=heads]').href.includes('#v=1')")
-    link = page.locator("#rail a[data-instrument=heads]").get_attribute("href")
-    assert link is not None
-    assert View.from_link(link).text is not None
 
 
 def test_an_unknown_address_is_no_page(calm: Fake, watched: Watched) -> None:
