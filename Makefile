@@ -46,7 +46,7 @@ test: setup  ## everything that CI runs, browser tests included
 check: $(VENV)/.develops  ## format, lint, types, import rules, Dockerfile, dependencies
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
-	$(BIN)/mypy backend frontend lmscope benchmarks
+	$(BIN)/mypy backend frontend lmscope benchmarks tests
 	$(BIN)/lint-imports
 	$(BIN)/hadolint docker/Dockerfile
 	$(PIP) check

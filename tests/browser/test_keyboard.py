@@ -39,15 +39,6 @@ def named(name: str) -> Callable[[dict], bool]:
     return lambda stop: stop["named"] == name
 
 
-def test_the_first_stop_skips_to_the_page(calm: Fake, watched: Watched) -> None:
-    page = watched.open(calm.url)
-    page.keyboard.press("Tab")
-    assert page.evaluate(FOCUSED)["named"] == "skip"
-    page.keyboard.press("Enter")
-    inside = "document.querySelector('main').contains(document.activeElement)"
-    page.wait_for_function(f"{inside} || document.activeElement === document.querySelector('main')")
-
-
 def test_from_the_address_bar_to_a_head_that_is_switched_off(calm: Fake, watched: Watched) -> None:
     page = watched.open(calm.url)
     page.wait_for_function("!lmscope.busy.isOut()")
@@ -76,20 +67,16 @@ def test_from_the_address_bar_to_a_head_that_is_switched_off(calm: Fake, watched
     page.wait_for_function("!lmscope.busy.isOut()")
 
 
-def test_the_tabs_of_a_head_turn_by_arrows(calm: Fake, watched: Watched) -> None:
+def test_the_first_stop_skips_to_the_page_and_escape_closes_what_a_button_opened_and_gives_the_focus_back(
+    calm: Fake, watched: Watched
+) -> None:
     page = watched.open(calm.url)
-    page.evaluate("lmscope.view.update({focus: {heads: [{layer: 1, head: 1}]}})")
-    expect(page.get_by_role("tab", name="Map")).to_be_visible()
-    page.get_by_role("tab", name="Map").focus()
-    for name in ("Lines", "Text", "Table"):
-        page.keyboard.press("ArrowRight")
-        expect(page.get_by_role("tab", name=name)).to_be_focused()
-        page.keyboard.press("Enter")
-        expect(page.get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("Tab")
+    assert page.evaluate(FOCUSED)["named"] == "skip"
+    page.keyboard.press("Enter")
+    inside = "document.querySelector('main').contains(document.activeElement)"
+    page.wait_for_function(f"{inside} || document.activeElement === document.querySelector('main')")
 
-
-def test_escape_closes_what_a_button_opened_and_gives_the_focus_back(calm: Fake, watched: Watched) -> None:
-    page = watched.open(calm.url)
     page.wait_for_function("!lmscope.busy.isOut()")
     for opener, opened in (
         ("#picker-button", "#picker-button[aria-expanded='true']"),
@@ -118,7 +105,9 @@ def test_nothing_traps_the_focus(calm: Fake, watched: Watched) -> None:
             tab_until(page, named("picker-button"), key, most=160)
 
 
-def test_a_table_is_one_stop_and_its_rows_are_reached_by_arrows(calm: Fake, watched: Watched) -> None:
+def test_a_table_is_one_stop_its_rows_are_reached_by_arrows_and_the_tabs_of_the_head_it_opens_turn_by_them(
+    calm: Fake, watched: Watched
+) -> None:
     page = watched.open(f"{calm.url}/heads")
     page.wait_for_function("!lmscope.busy.isOut()")
     expect(page.locator("#heads-table .ag-row").first).to_be_visible()
@@ -127,3 +116,11 @@ def test_a_table_is_one_stop_and_its_rows_are_reached_by_arrows(calm: Fake, watc
         page.keyboard.press(key)
     page.wait_for_url("**/attention#v=1*")
     expect(page.locator("#head-title")).to_have_text("Layer 0 · head 1")
+
+    expect(page.get_by_role("tab", name="Map")).to_be_visible()
+    page.get_by_role("tab", name="Map").focus()
+    for name in ("Lines", "Text", "Table"):
+        page.keyboard.press("ArrowRight")
+        expect(page.get_by_role("tab", name=name)).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")

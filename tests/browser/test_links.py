@@ -57,14 +57,9 @@ BAD = {
 }
 
 
-def opened(page: Page, url: str) -> Page:
-    page.goto("about:blank")
-    page.goto(url)
-    page.wait_for_function(SHOWN)
-    return page
-
-
-def test_python_links_open_in_the_browser_and_come_back_the_same(calm: Fake, watched: Watched) -> None:
+def test_python_links_open_in_the_browser_and_come_back_the_same_after_a_reload_and_in_another_browser_too(
+    calm: Fake, watched: Watched, chromium: Browser
+) -> None:
     """The first one in a page that is opened with it, the others in one that showed something else."""
     first, *others = VIEWS
     page = watched.open(first.link(base=calm.url))
@@ -74,6 +69,20 @@ def test_python_links_open_in_the_browser_and_come_back_the_same(calm: Fake, wat
         eventually(page, lambda view=view: View.model_validate(page.evaluate("lmscope.view.get()")) == view)
         came_back(page, view)
 
+    page.locator("#rail a[data-instrument=heads]").click()
+    page.wait_for_url("**/heads#v=1*")
+    wait_for_address(page)
+    url, state = page.url, page.evaluate("lmscope.view.get()")
+    page.reload()
+    page.wait_for_function(SHOWN)
+    assert page.evaluate("lmscope.view.get()") == state
+    other = chromium.new_context().new_page()
+    other.goto(url)
+    other.wait_for_function(SHOWN)
+    assert other.evaluate("lmscope.view.get()") == state
+    expect(other.locator(".edit")).to_have_count(3)
+    other.context.close()
+
 
 def came_back(page: Page, view: View) -> None:
     assert View.model_validate(page.evaluate("lmscope.view.get()")) == view
@@ -82,17 +91,10 @@ def came_back(page: Page, view: View) -> None:
     assert json.loads(compact) == json.loads(view.canonical()), "the browser leaves out what Python leaves out"
 
 
-def test_any_view_is_written_to_the_letter_as_python_writes_it_and_no_damaged_link_breaks_the_browser(
+def test_any_view_is_written_as_python_writes_it_and_neither_a_damaged_link_nor_a_part_that_fails_breaks_the_page(
     calm: Fake, watched: Watched
 ) -> None:
-    made: list[View] = []
-
-    @settings(max_examples=150, derandomize=True, database=None, phases=[Phase.generate])
-    @given(views)
-    def gather(view: View) -> None:
-        made.append(view)
-
-    gather()
+    made = any_views()
     page = watched.open(calm.url)
     found = page.evaluate(
         """views => Promise.all(views.map(async (view) => {
@@ -114,6 +116,29 @@ def test_any_view_is_written_to_the_letter_as_python_writes_it_and_no_damaged_li
     assert all(end == "object" or re.match(r"It |This ", end) for end in ends), ends
     assert any("damaged" in end for end in ends)
 
+    page.evaluate("""() => {
+        let isReady = false;
+        lmscope.view.subscribe(() => { if (isReady) throw new Error("a part that fails"); });
+        isReady = true;
+    }""")
+    page.evaluate("hash => { location.hash = hash; }", VIEWS[3].link().split("/attention")[1])
+    page.wait_for_function("lmscope.view.get().text === 'One two three four five'")
+    expect(page.locator("[role=option]")).to_have_count(5)
+    expect(page.locator("#link-notice .notice")).to_have_count(0)
+    assert set(watched.errors) == {"a part that fails"}
+
+
+def any_views() -> list[View]:
+    made: list[View] = []
+
+    @settings(max_examples=150, derandomize=True, database=None, phases=[Phase.generate])
+    @given(views)
+    def gather(view: View) -> None:
+        made.append(view)
+
+    gather()
+    return made
+
 
 def damages() -> list[str]:
     """Links with a few letters changed, half of them cut, too."""
@@ -128,7 +153,10 @@ def damages() -> list[str]:
     return made
 
 
-def test_browser_links_and_those_of_the_rail_open_in_python(calm: Fake, watched: Watched) -> None:
+def test_links_of_the_browser_the_rail_and_share_open_in_python_and_share_says_when_a_text_is_too_long_for_one(
+    calm: Fake, watched: Watched
+) -> None:
+    watched.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page = watched.open(calm.url)
     page.wait_for_function("document.querySelector('#rail a[data-instrument=heads]').href.includes('#v=1')")
     link = page.locator("#rail a[data-instrument=heads]").get_attribute("href")
@@ -141,6 +169,20 @@ def test_browser_links_and_those_of_the_rail_open_in_python(calm: Fake, watched:
     assert view.focus.heads == (HeadName(layer=5, head=3),)
     assert view.text == page.evaluate("lmscope.view.get().text")
 
+    page.locator("#share-button").click()
+    expect(page.locator("#announcer")).to_have_text("Link copied")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied.startswith(calm.url + "/attention#v=1")
+    assert View.model_validate(page.evaluate("lmscope.view.get()")) == View.from_link(copied)
+
+    page.evaluate("""() => {
+        const words = Array.from({length: 4000}, (_, i) => (Math.sin(i) * 1e9).toString(36).slice(-9));
+        lmscope.view.update({text: words.join(" ").repeat(8)}, {push: true});
+        return lmscope.view.written();
+    }""")
+    page.locator("#share-button").click()
+    expect(page.locator("#link-notice")).to_contain_text("This view does not fit in a link")
+
 
 def test_a_damaged_link_says_so_and_shows_the_example(calm: Fake, watched: Watched) -> None:
     """The first one in a page that is opened with it, the others in one that showed something else."""
@@ -150,20 +192,6 @@ def test_a_damaged_link_says_so_and_shows_the_example(calm: Fake, watched: Watch
     for name in others:
         page.evaluate("hash => { location.hash = hash; }", BAD[name])
         damage_is_said(page, name)
-
-
-def test_a_part_of_the_page_that_fails_takes_the_link_from_nobody(calm: Fake, watched: Watched) -> None:
-    page = watched.open(calm.url)
-    page.evaluate("""() => {
-        let isReady = false;
-        lmscope.view.subscribe(() => { if (isReady) throw new Error("a part that fails"); });
-        isReady = true;
-    }""")
-    page.evaluate("hash => { location.hash = hash; }", VIEWS[3].link().split("/attention")[1])
-    page.wait_for_function("lmscope.view.get().text === 'One two three four five'")
-    expect(page.locator("[role=option]")).to_have_count(5)
-    expect(page.locator("#link-notice .notice")).to_have_count(0)
-    assert set(watched.errors) == {"a part that fails"}
 
 
 def damage_is_said(page: Page, name: str) -> None:
@@ -180,16 +208,11 @@ def damage_is_said(page: Page, name: str) -> None:
     page.evaluate("lmscope.notice.clear('link-notice')")
 
 
-def test_a_token_beyond_the_text_is_said(calm: Fake, watched: Watched) -> None:
-    view = View(model="smollm2-135m-instruct", text="One two three", focus=Focus(token=999))
-    page = watched.open(view.link(base=calm.url))
-    expect(page.locator("#link-notice")).to_contain_text("There is no token 999.The text has 3 tokens")
-    assert page.evaluate("lmscope.view.get().focus.token") is None
-
-
 @pytest.mark.parametrize("instrument", ["attention", "heads"])
-def test_a_link_fetches_no_model_unasked(calm: Fake, watched: Watched, instrument: str) -> None:
-    """Neither in a page that is opened with it nor in one that showed something else."""
+def test_a_link_fetches_no_model_unasked_and_choosing_another_instead_goes_on(
+    calm: Fake, watched: Watched, instrument: str
+) -> None:
+    """None is fetched in a page that is opened with it, nor in one that showed something else."""
     page = watched.page
     wanted = {"TokensAsk", "OverviewAsk", "HeadAsk"} if instrument == "attention" else {"TokensAsk", "HeadsAsk"}
     for name in ("glassllm-en", "EleutherAI/pythia-70m"):
@@ -208,20 +231,25 @@ def test_a_link_fetches_no_model_unasked(calm: Fake, watched: Watched, instrumen
         page.wait_for_function("!lmscope.busy.isOut()")
         calm.client.asked.clear()
 
-
-def test_choosing_another_model_instead_of_fetching_goes_on(calm: Fake, watched: Watched) -> None:
-    page = watched.page
-    page.goto(View(model="EleutherAI/pythia-70m", text="One two three").link(base=calm.url))
+    page.goto(View(model="EleutherAI/pythia-160m", text="One two three four").link(instrument, calm.url))
     expect(page.locator("#link-notice .notice-action")).to_be_visible()
     page.locator("#picker-button").click()
     page.locator(".card-choose").first.click()
-    expect(page.locator("[role=option]")).to_have_count(3)
+    expect(page.locator("[role=option]")).to_have_count(4)
     expect(page.locator("#link-notice .notice")).to_have_count(0)
     assert {ask.view.model for _, ask in calm.client.asked} == {"smollm2-135m-instruct"}
 
 
-def test_back_and_forward_restore_text_edit_and_instrument(calm: Fake, watched: Watched) -> None:
-    page = watched.open(calm.url)
+def test_an_unknown_address_is_no_page_and_leads_to_one_where_back_and_forward_restore_text_edit_and_instrument(
+    calm: Fake, watched: Watched
+) -> None:
+    page = watched.page
+    answer = page.goto(f"{calm.url}/nowhere")
+    assert answer is not None
+    assert answer.status == 404
+    page.get_by_role("link", name="Open LMScope").click()
+    page.wait_for_function(SHOWN)
+
     wait_for_address(page)
     first = page.url
     page.locator("#text").fill("Second text")
@@ -248,8 +276,13 @@ def test_back_and_forward_restore_text_edit_and_instrument(calm: Fake, watched: 
     expect(page.locator("#text")).to_have_value("Second text")
 
 
-def test_focus_replaces_and_survives_back(calm: Fake, watched: Watched) -> None:
-    page = watched.open(calm.url)
+def test_a_token_beyond_the_text_is_said_and_the_focus_on_another_replaces_and_survives_back(
+    calm: Fake, watched: Watched
+) -> None:
+    view = View(model="smollm2-135m-instruct", text="One two three four five six seven eight", focus=Focus(token=999))
+    page = watched.open(view.link(base=calm.url))
+    expect(page.locator("#link-notice")).to_contain_text("There is no token 999.The text has 8 tokens")
+    assert page.evaluate("lmscope.view.get().focus.token") is None
     wait_for_address(page)
     before = page.evaluate("history.length")
     for token in range(6):
@@ -261,45 +294,3 @@ def test_focus_replaces_and_survives_back(calm: Fake, watched: Watched) -> None:
     assert page.evaluate("history.length") == before + 1
     page.go_back()
     page.wait_for_function("lmscope.view.get().edits.length === 0 && lmscope.view.get().focus.token === 7")
-
-
-def test_reload_and_another_browser_show_the_same(calm: Fake, watched: Watched, chromium: Browser) -> None:
-    page = opened(watched.page, VIEWS[3].link("heads", calm.url))
-    url, view = page.url, page.evaluate("lmscope.view.get()")
-    page.reload()
-    page.wait_for_function(SHOWN)
-    assert page.evaluate("lmscope.view.get()") == view
-    other = chromium.new_context().new_page()
-    other.goto(url)
-    other.wait_for_function(SHOWN)
-    assert other.evaluate("lmscope.view.get()") == view
-    expect(other.locator(".edit")).to_have_count(3)
-    other.context.close()
-
-
-def test_share_copies_the_link_and_says_so_or_why_a_text_that_works_is_too_long_for_one(
-    calm: Fake, watched: Watched
-) -> None:
-    watched.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page = watched.open(calm.url)
-    page.locator("#share-button").click()
-    expect(page.locator("#announcer")).to_have_text("Link copied")
-    copied = page.evaluate("navigator.clipboard.readText()")
-    assert copied.startswith(calm.url + "/attention#v=1")
-    assert View.model_validate(page.evaluate("lmscope.view.get()")) == View.from_link(copied)
-
-    page.evaluate("""() => {
-        const words = Array.from({length: 4000}, (_, i) => (Math.sin(i) * 1e9).toString(36).slice(-9));
-        lmscope.view.update({text: words.join(" ").repeat(8)}, {push: true});
-        return lmscope.view.written();
-    }""")
-    page.locator("#share-button").click()
-    expect(page.locator("#link-notice")).to_contain_text("This view does not fit in a link")
-
-
-def test_an_unknown_address_is_no_page(calm: Fake, watched: Watched) -> None:
-    answer = watched.page.goto(f"{calm.url}/nowhere")
-    assert answer is not None
-    assert answer.status == 404
-    watched.page.get_by_role("link", name="Open LMScope").click()
-    watched.page.wait_for_function(SHOWN)

@@ -12,8 +12,13 @@ from tests.browser.fake import FakeClient
 pytestmark = pytest.mark.browser
 
 
-def test_every_request_stays_on_the_machine(calm: Fake, watched: Watched) -> None:
+def test_every_request_stays_on_the_machine_and_nothing_the_page_needs_is_fetched_from_elsewhere(
+    calm: Fake, watched: Watched
+) -> None:
+    """With every name but loopback unresolvable, the page still comes up."""
+    watched.context.route(lambda url: "127.0.0.1" not in url, lambda route: route.abort())
     page = watched.open(calm.url)
+    expect(page.locator(".chip").first).to_be_visible()
     for name in ("heads", "attention"):
         page.locator(f"#rail a[data-instrument={name}]").click()
         page.wait_for_url(f"**/{name}#*")
@@ -24,13 +29,6 @@ def test_every_request_stays_on_the_machine(calm: Fake, watched: Watched) -> Non
     assert watched.outside == []
     assert len(watched.sockets) == 1, "one websocket a tab"
     assert watched.errors == []
-
-
-def test_nothing_the_page_needs_is_fetched_from_elsewhere(calm: Fake, watched: Watched) -> None:
-    """With every name but loopback unresolvable, the page still comes up."""
-    watched.context.route(lambda url: "127.0.0.1" not in url, lambda route: route.abort())
-    page = watched.open(calm.url)
-    expect(page.locator(".chip").first).to_be_visible()
 
 
 class Proxy:

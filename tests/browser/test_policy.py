@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -92,19 +92,6 @@ def test_nothing_on_the_attention_page_breaks_it(made: Fake, page: Page, watched
     assert watched.errors == []
 
 
-def test_nothing_on_the_heads_page_breaks_it(made: Fake, page: Page, watched: Watched) -> None:
-    watched.open(link(made.url, "heads"))
-    expect(page.locator("#heads-table .ag-row").first).to_be_visible()
-    expect(page.locator("#heads-figure .scatterlayer .point").first).to_be_visible()
-    page.locator('#heads-table .ag-header-cell[col-id="entropy"] .ag-header-cell-label').click()
-    page.get_by_role("combobox", name="Statistic").select_option("previous")
-    page.get_by_role("button", name="Download the figure").click()
-    with page.expect_download():
-        page.get_by_role("button", name="PNG", exact=True).click()
-    assert refused(page) == []
-    assert watched.errors == []
-
-
 INJECTED = """() => {
     const script = (fields) => document.body.append(Object.assign(document.createElement("script"), fields));
     script({textContent: "window.injected = 'inline'"});
@@ -116,8 +103,20 @@ INJECTED = """() => {
 }"""
 
 
-def test_no_script_that_was_injected_runs(made: Fake, page: Page, watched: Watched) -> None:
-    watched.open(made.url)
+def test_nothing_on_the_heads_page_breaks_it_and_no_script_that_was_injected_there_runs(
+    made: Fake, page: Page, watched: Watched
+) -> None:
+    watched.open(link(made.url, "heads"))
+    expect(page.locator("#heads-table .ag-row").first).to_be_visible()
+    expect(page.locator("#heads-figure .scatterlayer .point").first).to_be_visible()
+    page.locator('#heads-table .ag-header-cell[col-id="entropy"] .ag-header-cell-label').click()
+    page.get_by_role("combobox", name="Statistic").select_option("previous")
+    page.get_by_role("button", name="Download the figure").click()
+    with page.expect_download():
+        page.get_by_role("button", name="PNG", exact=True).click()
+    assert refused(page) == []
+    assert watched.errors == []
+
     page.evaluate(INJECTED)
     page.wait_for_function("(window.refused || []).length >= 6")
     assert page.evaluate("window.injected === undefined")
@@ -154,21 +153,22 @@ def whole() -> Iterator[Served]:
         yield server
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_page_about_the_api_needs_nothing_but_itself(
-    whole: Served, page: Page, watched: Watched, theme: Any
-) -> None:
-    page.emulate_media(color_scheme=theme)
+def test_the_page_about_the_api_needs_nothing_but_itself(whole: Served, page: Page, watched: Watched) -> None:
     documented = f"{whole.url}/api/v1/docs"
     policy = policy_of(page, documented)
     assert policy["default-src"] == {"'none'"}
     assert "script-src" not in policy
     assert all(source.startswith("'sha256-") for source in policy["style-src"])
-    expect(page.get_by_role("heading", name="LMScope API")).to_have_css("font-family", "system-ui, sans-serif")
-    expect(page.get_by_role("heading", name="/api/v1/attention/head")).to_be_visible()
-    page.get_by_role("link", name="HeadAsk").first.click()
-    expect(page.locator("#HeadAsk")).to_be_in_viewport()
-    assert refused(page) == []
+    themes: list[Literal["light", "dark"]] = ["light", "dark"]
+    for theme in themes:
+        page.emulate_media(color_scheme=theme)
+        page.evaluate("scrollTo(0, 0)")
+        expect(page.locator("#HeadAsk")).not_to_be_in_viewport()
+        expect(page.get_by_role("heading", name="LMScope API")).to_have_css("font-family", "system-ui, sans-serif")
+        expect(page.get_by_role("heading", name="/api/v1/attention/head")).to_be_visible()
+        page.get_by_role("link", name="HeadAsk").first.click()
+        expect(page.locator("#HeadAsk")).to_be_in_viewport()
+        assert refused(page) == []
     assert [url for url in watched.requests if not url.endswith("favicon.ico")] == [documented]
     page.get_by_role("link", name="openapi.json").click()
     page.wait_for_url("**/api/v1/openapi.json")

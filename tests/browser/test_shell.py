@@ -15,7 +15,7 @@ TOO_LONG = Problem(type="too-long", status=422, what="The text is too long", why
                    instead="Shorten it to 4,096 tokens.", needed=9000, available=4096)  # fmt: skip
 
 
-def test_first_visit_shows_the_example_of_the_default_model_and_each_tab_speaks_for_itself(
+def test_first_visit_shows_the_example_of_the_default_model_each_tab_speaks_for_itself_and_closing_it_tells_the_backend(
     calm: Fake, watched: Watched
 ) -> None:
     page = watched.open(calm.url)
@@ -35,8 +35,14 @@ def test_first_visit_shows_the_example_of_the_default_model_and_each_tab_speaks_
     other.wait_for_function("window.lmscope && lmscope.tab")
     assert other.evaluate("lmscope.tab.id") != tab
 
+    eventually(page, lambda: tab in calm.client.open_tabs)
+    page.close()
+    eventually(other, lambda: tab in calm.client.gone)
 
-def test_run_asks_with_the_new_text_once_and_keeps_the_caret(calm: Fake, watched: Watched) -> None:
+
+def test_run_asks_with_the_new_text_once_keeps_the_caret_takes_a_continuation_and_templates_chat_turns(
+    calm: Fake, watched: Watched
+) -> None:
     page = watched.open(calm.url)
     page.locator("#text").fill("One two three")
     expect(page.locator("#run.changed")).to_be_visible()
@@ -52,15 +58,22 @@ def test_run_asks_with_the_new_text_once_and_keeps_the_caret(calm: Fake, watched
     page.wait_for_timeout(300)  # time enough for a third
     assert sorted(asked()) == [False, True], "one question for the tokens, one for their scores"
 
+    page.get_by_role("button", name="continuation").click()
+    page.locator("#continuation").fill(" and Mary thanked him")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator(".chip.role-continuation")).to_have_count(4)
+    expect(page.locator(".chips .divider")).to_be_visible()
 
-def test_closing_the_page_tells_the_backend(calm: Fake, watched: Watched) -> None:
-    page = watched.open(calm.url)
-    tab = page.evaluate("lmscope.tab.id")
-    page.wait_for_function("!lmscope.busy.isOut()")
-    eventually(page, lambda: tab in calm.client.open_tabs)
-    other = watched.context.new_page()
-    page.close()
-    eventually(other, lambda: tab in calm.client.gone)
+    page.get_by_role("radio", name="Chat").check()
+    page.get_by_role("button", name="turn", exact=True).click()
+    page.locator(".turn textarea").nth(1).fill("Hello back")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_function("lmscope.view.get().turns?.[1]?.content === 'Hello back'")
+    view = page.evaluate("lmscope.view.get()")
+    assert [turn["role"] for turn in view["turns"]] == ["user", "assistant"]
+    assert view["turns"][1]["content"] == "Hello back"
+    assert view["template"] is None, "on is the rule for turns"
+    expect(page.get_by_label("chat template")).to_be_checked()
 
 
 def test_a_refusal_is_shown_in_its_place_and_ends_with_the_next_answer(calm: Fake, watched: Watched) -> None:
@@ -109,19 +122,19 @@ def test_a_refusal_is_shown_in_its_place_and_ends_with_the_next_answer(calm: Fak
     expect(page.locator(".grid-place")).to_have_css("filter", "none")
 
 
-def test_a_stopped_heads_page_marks_figure_and_table_as_old(calm: Fake, watched: Watched) -> None:
-    page = watched.open(f"{calm.url}/heads")
-    page.wait_for_function("lmscope.heads.answer()")
-    calm.client.refuse["heads"] = TOO_LONG.model_copy(update={"type": "cancelled"})
-    page.locator("#text").fill("Another text.")
-    page.locator("#run").click()
-    expect(page.locator("#heads-notice .notice-older")).to_be_visible()
-    for part in (".heads-place", ".heads-grid"):
-        expect(page.locator(part)).to_have_css("filter", "grayscale(1)")
-
-
-def test_one_refusal_is_explained_once(calm: Fake, watched: Watched) -> None:
+def test_refused_scores_colour_nothing_one_refusal_is_explained_once_and_a_stopped_heads_page_is_marked_as_old(
+    calm: Fake, watched: Watched
+) -> None:
     page = watched.open(calm.url)
+    expect(page.locator(".chip.scored").first).to_be_visible()
+    calm.client.refuse["scores"] = TOO_LONG.model_copy(update={"type": "cancelled"})
+    page.evaluate("lmscope.edits.off(5, 3)")
+    expect(page.locator("#scores-notice .notice")).to_be_visible()
+    expect(page.locator(".chip.scored")).to_have_count(0)
+    calm.client.refuse.clear()
+    page.evaluate("lmscope.view.update({edits: []})")
+    expect(page.locator(".chip.scored").first).to_be_visible()
+
     page.evaluate("lmscope.view.update({focus: {heads: [{layer: 5, head: 3}]}})")
     expect(page.locator("#head-panel")).to_have_attribute("data-head", "5.3")
     page.wait_for_function("lmscope.attention.page.overview && !lmscope.busy.isOut()")
@@ -133,31 +146,18 @@ def test_one_refusal_is_explained_once(calm: Fake, watched: Watched) -> None:
     expect(page.locator(".notice-instead:visible")).to_have_count(1)
     expect(page.locator(".notice-older:visible")).to_have_count(2)
 
-
-def test_scores_of_other_edits_do_not_colour_a_text_whose_scores_were_refused(calm: Fake, watched: Watched) -> None:
-    page = watched.open(calm.url)
-    expect(page.locator(".chip.scored").first).to_be_visible()
-    calm.client.refuse["scores"] = TOO_LONG.model_copy(update={"type": "cancelled"})
-    page.evaluate("lmscope.edits.off(5, 3)")
-    expect(page.locator("#scores-notice .notice")).to_be_visible()
-    expect(page.locator(".chip.scored")).to_have_count(0)
-
-
-def test_waiting_is_shown_without_moving_anything(calm: Fake, watched: Watched) -> None:
-    page = watched.open(calm.url)
-    expect(page.locator(".chip.scored").first).to_be_visible()
-    page.wait_for_function("!lmscope.busy.isOut()")
-    calm.client.held = True
-    before = steady(page, lambda: [page.locator(place).bounding_box() for place in ("#strip", "#edits")])
+    calm.client.refuse.clear()
+    page.locator("#rail a[data-instrument=heads]").click()
+    page.wait_for_function("lmscope.heads.answer()")
+    calm.client.refuse["heads"] = TOO_LONG.model_copy(update={"type": "cancelled"})
+    page.locator("#text").fill("Another text.")
     page.locator("#run").click()
-    expect(page.locator(".strip-panel.is-waiting")).to_be_visible()
-    expect(page.locator(".strip-panel.is-waiting-long")).to_be_visible()
-    assert [page.locator(place).bounding_box() for place in ("#strip", "#edits")] == before
-    calm.client.held = False
-    expect(page.locator(".strip-panel.is-waiting")).to_have_count(0)
+    expect(page.locator("#heads-notice .notice-older")).to_be_visible()
+    for part in (".heads-place", ".heads-grid"):
+        expect(page.locator(part)).to_have_css("filter", "grayscale(1)")
 
 
-def test_tokens_and_scores_come_without_moving_the_edit_bar(calm: Fake, watched: Watched) -> None:
+def test_tokens_and_scores_come_and_waiting_is_shown_without_moving_anything(calm: Fake, watched: Watched) -> None:
     calm.client.held = True
     page = watched.page
     page.goto(calm.url)
@@ -167,18 +167,14 @@ def test_tokens_and_scores_come_without_moving_the_edit_bar(calm: Fake, watched:
     page.wait_for_function("document.querySelector('.chip.scored') && !lmscope.busy.isOut()")
     assert page.locator("#edits").bounding_box() == before
 
-
-def test_what_a_model_cannot_show_is_greyed_with_the_reason(calm: Fake, watched: Watched) -> None:
-    kept = calm.client.shelf
-    cannot = {"attention": Ability(can=True), "heads": Ability(can=False, why="It has no heads that can be read.")}
-    calm.client.shelf = (kept[0].model_copy(update={"can": cannot}), *kept[1:])
-    try:
-        page = watched.open(calm.url)
-        entry = page.locator("#rail a[data-instrument=heads]")
-        expect(entry).to_have_class(re.compile("cannot"))
-        expect(entry).to_have_attribute("title", "Heads: It has no heads that can be read.")
-    finally:
-        calm.client.shelf = kept
+    calm.client.held = True
+    before = steady(page, lambda: [page.locator(place).bounding_box() for place in ("#strip", "#edits")])
+    page.locator("#run").click()
+    expect(page.locator(".strip-panel.is-waiting")).to_be_visible()
+    expect(page.locator(".strip-panel.is-waiting-long")).to_be_visible()
+    assert [page.locator(place).bounding_box() for place in ("#strip", "#edits")] == before
+    calm.client.held = False
+    expect(page.locator(".strip-panel.is-waiting")).to_have_count(0)
 
 
 def test_queue_position_stop_and_a_model_that_is_loaded(calm: Fake, watched: Watched) -> None:
@@ -236,46 +232,9 @@ def test_the_picker_says_what_a_model_is_and_cannot_show_asks_the_chosen_one_and
     assert page.evaluate("lmscope.view.get().revision") == "step3000"
 
 
-def test_theme_is_remembered_and_never_flashes(calm: Fake, watched: Watched) -> None:
-    page = watched.open(calm.url)
-    now = "document.documentElement.getAttribute('data-theme')"
-    page.wait_for_function(f"{now} === 'light'")
-    page.locator("#theme-button").click()
-    page.locator("#theme-button").click()
-    page.wait_for_function(f"{now} === 'dark'")
-    page.add_init_script(
-        "addEventListener('DOMContentLoaded', () => { window.firstTheme = document.documentElement.dataset.theme; })"
-    )
-    page.reload()
-    page.wait_for_function("window.lmscope && lmscope.view && lmscope.view.get()")
-    assert page.evaluate("window.firstTheme") == "dark"
-    assert page.evaluate(now) == "dark"
-    expect(page.locator("body")).to_have_css("background-color", "rgb(20, 24, 29)")
-
-
-def test_a_continuation_is_part_of_the_question_and_chat_turns_are_made_and_templated(
+def test_a_button_that_is_pressed_is_not_drawn_anew_under_the_hand_and_the_theme_is_remembered_and_never_flashes(
     calm: Fake, watched: Watched
 ) -> None:
-    page = watched.open(calm.url)
-    page.get_by_role("button", name="continuation").click()
-    page.locator("#continuation").fill(" and Mary thanked him")
-    page.keyboard.press("Control+Enter")
-    expect(page.locator(".chip.role-continuation")).to_have_count(4)
-    expect(page.locator(".chips .divider")).to_be_visible()
-
-    page.get_by_role("radio", name="Chat").check()
-    page.get_by_role("button", name="turn", exact=True).click()
-    page.locator(".turn textarea").nth(1).fill("Hello back")
-    page.keyboard.press("Control+Enter")
-    page.wait_for_function("lmscope.view.get().turns?.[1]?.content === 'Hello back'")
-    view = page.evaluate("lmscope.view.get()")
-    assert [turn["role"] for turn in view["turns"]] == ["user", "assistant"]
-    assert view["turns"][1]["content"] == "Hello back"
-    assert view["template"] is None, "on is the rule for turns"
-    expect(page.get_by_label("chat template")).to_be_checked()
-
-
-def test_a_button_that_is_pressed_is_not_drawn_anew_under_the_hand(calm: Fake, watched: Watched) -> None:
     page = watched.open(calm.url)
     page.evaluate("""() => {
         window.clicked = [];
@@ -295,11 +254,40 @@ def test_a_button_that_is_pressed_is_not_drawn_anew_under_the_hand(calm: Fake, w
     page.get_by_role("button", name="third").click()
     assert page.evaluate("clicked") == ["first", "third"]
 
+    now = "document.documentElement.getAttribute('data-theme')"
+    page.wait_for_function(f"{now} === 'light'")
+    page.locator("#theme-button").click()
+    page.locator("#theme-button").click()
+    page.wait_for_function(f"{now} === 'dark'")
+    page.add_init_script(
+        "addEventListener('DOMContentLoaded', () => { window.firstTheme = document.documentElement.dataset.theme; })"
+    )
+    page.reload()
+    page.wait_for_function("window.lmscope && lmscope.view && lmscope.view.get()")
+    assert page.evaluate("window.firstTheme") == "dark"
+    assert page.evaluate(now) == "dark"
+    expect(page.locator("body")).to_have_css("background-color", "rgb(20, 24, 29)")
 
-def test_an_unreachable_shelf_is_said_and_the_page_stays(calm: Fake, watched: Watched) -> None:
+
+def test_an_unreachable_shelf_is_said_the_page_stays_and_what_a_model_of_it_cannot_show_is_greyed_with_the_reason(
+    calm: Fake, watched: Watched
+) -> None:
+    page = watched.page
     calm.client.refuse["models"] = TOO_LONG.model_copy(
         update={"what": "No LMScope at http://127.0.0.1:1", "status": 503}
     )
-    watched.page.goto(calm.url)
-    expect(watched.page.locator("#shelf-notice")).to_contain_text("No LMScope at")
-    expect(watched.page.locator("#run")).to_be_visible()
+    page.goto(calm.url)
+    expect(page.locator("#shelf-notice")).to_contain_text("No LMScope at")
+    expect(page.locator("#run")).to_be_visible()
+
+    calm.client.refuse.clear()
+    kept = calm.client.shelf
+    cannot = {"attention": Ability(can=True), "heads": Ability(can=False, why="It has no heads that can be read.")}
+    calm.client.shelf = (kept[0].model_copy(update={"can": cannot}), *kept[1:])
+    try:
+        page.evaluate("lmscope.shelf.refresh()")
+        entry = page.locator("#rail a[data-instrument=heads]")
+        expect(entry).to_have_class(re.compile("cannot"))
+        expect(entry).to_have_attribute("title", "Heads: It has no heads that can be read.")
+    finally:
+        calm.client.shelf = kept

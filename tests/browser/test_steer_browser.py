@@ -118,7 +118,9 @@ def test_a_drag_leads_and_letting_go_makes_one_entry_of_history(watched: Watched
     expect(page.locator("#steer-kl-text")).to_contain_text("nats")
 
 
-def test_one_question_is_out_then_the_newest_and_an_older_answer_replaces_nothing(watched: Watched, made: Fake) -> None:
+def test_one_question_is_out_then_the_newest_an_older_answer_replaces_nothing_and_nothing_moves_a_slider_in_the_hand(
+    watched: Watched, made: Fake
+) -> None:
     page = show(watched, made)
     made.client.asked.clear()
     made.client.held = True
@@ -140,10 +142,9 @@ def test_one_question_is_out_then_the_newest_and_an_older_answer_replaces_nothin
     )
     expect(page.locator("#steer-kl")).not_to_contain_text("99")
     page.mouse.up()
+    page.wait_for_function(ANSWERED, arg=newest)
+    page.wait_for_function("!lmscope.busy.isOut()")
 
-
-def test_a_slider_in_the_hand_is_moved_by_nothing_else(watched: Watched, made: Fake) -> None:
-    page = show(watched, made, edits=[POSITIVE])
     page.evaluate("window.before = document.querySelector('[data-slider] input[type=range]')")
     to = take(page, slider(page))
     to(0.9)

@@ -23,17 +23,9 @@ def test_from_the_first_visit_to_an_edit(whole: Whole, watched: Watched) -> None
     assert watched.errors == []
 
 
-def test_a_model_that_is_not_loaded_is_loaded_by_asking_it(whole: Whole, watched: Watched) -> None:
-    page = watched.open(whole.url)
-    page.locator("#picker-button").click()
-    page.locator(".card-choose", has_text="tiny-bert").click()
-    page.wait_for_function("name => lmscope.view.get().model === name", arg=whole.names["bert"])
-    page.wait_for_function("!lmscope.busy.isOut()")
-    expect(page.locator(".chip").first).to_have_text("[CLS]")
-    expect(page.locator(".picker-state.state-loaded")).to_be_visible()
-
-
-def test_nonsense_is_refused_in_words(whole: Whole, watched: Watched) -> None:
+def test_nonsense_is_refused_in_words_split_characters_are_shown_once_and_a_model_is_loaded_by_asking_it(
+    whole: Whole, watched: Watched
+) -> None:
     page = watched.open(whole.url)
     for text, words in (("", "text"), ("word " * 400, "128")):
         page.evaluate("text => lmscope.view.update({text}, {push: true})", text)
@@ -42,13 +34,17 @@ def test_nonsense_is_refused_in_words(whole: Whole, watched: Watched) -> None:
     page.evaluate("lmscope.view.update({text: 'Good again'}, {push: true})")
     expect(page.locator("#strip-notice .notice")).to_have_count(0)
 
-
-def test_split_characters_of_a_real_tokenizer_are_shown_once(whole: Whole, watched: Watched) -> None:
-    page = watched.open(whole.url)
     page.evaluate("lmscope.view.update({text: 'A 🙂 face'}, {push: true})")
     page.wait_for_function("lmscope.strip.answer().text.includes('🙂') && !lmscope.busy.isOut()")
     expect(page.locator(".chip", has_text="🙂")).to_have_count(1)
     expect(page.locator(".chip", has_text="⋯")).not_to_have_count(0)
+
+    page.locator("#picker-button").click()
+    page.locator(".card-choose", has_text="tiny-bert").click()
+    page.wait_for_function("name => lmscope.view.get().model === name", arg=whole.names["bert"])
+    page.wait_for_function("!lmscope.busy.isOut()")
+    expect(page.locator(".chip").first).to_have_text("[CLS]")
+    expect(page.locator(".picker-state.state-loaded")).to_be_visible()
 
 
 def test_pages_and_backend_apart(whole: Whole, watched: Watched) -> None:

@@ -42,7 +42,9 @@ def by_hand(scores, sees_2T, marks_2S, cells, *, pool):
     return {name: rows[name] for name in fused.NAMES}, pool_map(maps_HTS, borders, borders, pool)
 
 
-def case(tokens: int, kind: str, cap: float = 0.0, dtype: torch.dtype = torch.float32, device: str = "cpu"):
+def case(
+    tokens: int, kind: str, cap: float = 0.0, dtype: torch.dtype = torch.float32, device: str = "cpu"
+) -> tuple[Scores, Tensor, Marks]:
     dice = torch.Generator().manual_seed(tokens)
     query, key = (torch.randn(n, tokens, WIDTH, generator=dice).to(device, dtype) for n in (HEADS, GROUPS))
     mask = torch.ones(tokens, tokens, dtype=torch.bool)

@@ -132,8 +132,7 @@ def test_a_configuration_that_does_not_fit_is_refused_in_words(folder: Path, fie
 def test_what_reads_sound_is_no_model_of_text(tmp_path: Path) -> None:
     config = Wav2Vec2Config(
         vocab_size=40, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, conv_dim=(8,),
-        conv_stride=(2,), conv_kernel=(2,), num_feat_extract_layers=1, num_conv_pos_embeddings=4,
-        num_conv_pos_embedding_groups=2,
+        conv_stride=(2,), conv_kernel=(2,), num_conv_pos_embeddings=4, num_conv_pos_embedding_groups=2,
     )  # fmt: skip
     Wav2Vec2ForCTC(config).save_pretrained(tmp_path)
     tiny.tokenizer_of("llama").save_pretrained(tmp_path)
