@@ -48,6 +48,7 @@ class House:
         return self.library.sets
 
 
+# Asynchronous, though they await nothing: others would run in threads, where a tab's questions overtake one another.
 async def _house(request: Request) -> House:
     house: House = request.app.state.house
     return house
