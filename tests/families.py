@@ -9,7 +9,15 @@ from functools import cache
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedModel
+from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_MASKED_LM_MAPPING,
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 
 from backend.models import kernel, opening
 from backend.models.loaded import Loaded
@@ -253,14 +261,24 @@ def tokenizer(kind: str) -> Any:
     return tiny.tokenizer_of("bert" if FAMILIES[kind].reads_both_ways else "llama")
 
 
+def config(kind: str, vocabulary: int | None = None) -> PreTrainedConfig:
+    """The sizes of a family's model."""
+    family, vocabulary = FAMILIES[kind], len(tokenizer(kind)) if vocabulary is None else vocabulary
+    return AutoConfig.for_model(family.type or kind, **(COMMON | {"vocab_size": vocabulary} | family.config))
+
+
+def model_class(kind: str) -> type[PreTrainedModel]:
+    """What a family's model is, without making one."""
+    known = MODEL_FOR_MASKED_LM_MAPPING if FAMILIES[kind].reads_both_ways else MODEL_FOR_CAUSAL_LM_MAPPING
+    found: type[PreTrainedModel] = known[type(config(kind))]
+    return found
+
+
 def model(kind: str, vocabulary: int | None = None) -> PreTrainedModel:
     """One random model of a family, always the same."""
     torch.manual_seed(11)
-    family, vocabulary = FAMILIES[kind], len(tokenizer(kind)) if vocabulary is None else vocabulary
-    config = AutoConfig.for_model(family.type or kind, **(COMMON | {"vocab_size": vocabulary} | family.config))
-    made: PreTrainedModel = (AutoModelForMaskedLM if family.reads_both_ways else AutoModelForCausalLM).from_config(
-        config
-    )
+    auto = AutoModelForMaskedLM if FAMILIES[kind].reads_both_ways else AutoModelForCausalLM
+    made: PreTrainedModel = auto.from_config(config(kind, vocabulary))
     return made.eval()
 
 

@@ -5,6 +5,7 @@
 
 import re
 import unicodedata
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,17 @@ def loaded(kind: str = "llama", name: str | None = None, kept_bytes: int = 64 * 
         model_of(kind, len(tokenizer), **changes), tokenizer, name=name or f"tiny-{kind}",
         source=Source(kind="folder", name=f"tiny-{kind}"), digest="0" * 64, kept_bytes=kept_bytes,
     )  # fmt: skip
+
+
+class Once(dict[str, Loaded]):
+    """Models of a test file by kind, each made when a test first asks for it: no worker makes what others will use."""
+
+    def __init__(self, make: Callable[[str], Loaded] = loaded) -> None:
+        self.make = make
+
+    def __missing__(self, kind: str) -> Loaded:
+        self[kind] = self.make(kind)
+        return self[kind]
 
 
 def without_read_out() -> Loaded:

@@ -186,20 +186,23 @@ def test_links_of_the_browser_the_rail_and_share_open_in_python_and_share_says_w
 
 def test_a_damaged_link_says_so_and_shows_the_example(calm: Fake, watched: Watched) -> None:
     """The first one in a page that is opened with it, the others in one that showed something else."""
-    name, *others = BAD
+    name, second, *others = BAD
     page = watched.open(f"{calm.url}/attention{BAD[name]}")
-    damage_is_said(page, name)
+    damage_is_said(page, name, patience=400)
+    page.evaluate("hash => { location.hash = hash; }", BAD[second])
+    damage_is_said(page, second, patience=400)
     for name in others:
         page.evaluate("hash => { location.hash = hash; }", BAD[name])
         damage_is_said(page, name)
 
 
-def damage_is_said(page: Page, name: str) -> None:
+def damage_is_said(page: Page, name: str, patience: float = 0) -> None:
+    """`patience`: milliseconds for an address that is written a moment later, by one clock for every damage."""
     expect(page.locator("#link-notice")).to_contain_text("This link cannot be opened")
     expect(page.locator("[role=option]").first).to_have_text("When")
     page.wait_for_function("!lmscope.busy.isOut()")
     assert page.evaluate("lmscope.view.get().model") == "smollm2-135m-instruct", name
-    page.wait_for_timeout(400)
+    page.wait_for_timeout(patience)
     assert page.url.endswith(BAD[name]), f"{name}: it can be corrected"
     page.evaluate("lmscope.view.update({text: 'Another'}, {push: true})")
     page.wait_for_url("**/attention#v=1*")

@@ -17,7 +17,7 @@ from tests import tiny
 from tests.client.stand_in import StandIn
 from tests.studies.direct import Direct, Reported, Shelves
 
-LOADED = tiny.loaded("llama")
+LOADED = tiny.Once()
 STUDIES: dict[type, Any] = {
     TablesAsk: head_tables.tables, SummariesAsk: head_tables.summaries, KeepAsk: keeping.study,
     ActiveAsk: active.study, SimilarityAsk: similarity.study,
@@ -49,7 +49,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     async def study(self: AsyncClient, ask: Any, progress: Any) -> Any:
         seen.append(ask)
-        return await STUDIES[type(ask)](Direct(LOADED), ask, shelves, Reported())
+        return await STUDIES[type(ask)](Direct(LOADED["llama"]), ask, shelves, Reported())
 
     monkeypatch.setattr(AsyncClient, "_study", study)
     return seen

@@ -22,11 +22,11 @@ from lmscope.client import AsyncClient
 from tests import tiny
 from tests.client.stand_in import StandIn
 
-LOADED = tiny.loaded("llama")
+LOADED = tiny.Once()
 
 
 def answer(method: Callable[..., Any], ask: Any) -> Any:
-    return method(LOADED, ask, Limits())
+    return method(LOADED["llama"], ask, Limits())
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def server() -> StandIn:
 
     @server.app.post("/api/v1/weights/lookup")
     async def lookup(ask: ConceptAsk) -> Any:
-        return weight_lookup.lookup(LOADED, ask, Limits())
+        return weight_lookup.lookup(LOADED["llama"], ask, Limits())
 
     return server
 
@@ -85,7 +85,7 @@ async def test_each_question_is_one_method_with_a_typed_answer(server: StandIn) 
         )
         ask_concept = ConceptAsk(model="m", words=("the", "cat"), limit=3, among=("o", "k"))
         assert await client.concept("m", ["the", "cat"], limit=3, among=["o", "k"]) == weight_lookup.lookup(
-            LOADED, ask_concept, Limits()
+            LOADED["llama"], ask_concept, Limits()
         )
         assert await client.raw(ask) == found.model_dump(mode="json")
 

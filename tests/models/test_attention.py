@@ -30,7 +30,7 @@ from tests.measure import brute
 TEXT = "The quick brown fox jumps over the lazy dog, said the Queen. The cat sat on the mat; the dog barked at it."
 CUT = HeadScale(layer=0, head=1, by=0)
 LIMITS = Limits()
-LOADED = {kind: tiny.loaded(kind) for kind in tiny.KINDS}
+LOADED = tiny.Once()
 
 
 def numbers(array) -> np.ndarray:

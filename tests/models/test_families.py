@@ -236,7 +236,7 @@ def test_a_set_to_what_is_there_changes_nothing(kind):
 
 def fuses(kind: str) -> bool:
     """Whether the family runs SDPA through the shared function."""
-    return families.model(kind)._supports_sdpa and not families.FAMILIES[kind].watched
+    return families.model_class(kind)._supports_sdpa and not families.FAMILIES[kind].watched
 
 
 @pytest.mark.parametrize("kind", [kind for kind in families.OPENED if fuses(kind)])

@@ -28,7 +28,7 @@ from tests import tiny
 
 TOKENS = 9
 PROMPT = 6
-LLAMA = tiny.loaded("llama")
+LOADED = tiny.Once()
 ats = st.one_of(
     st.sampled_from(["all", "prompt", "generated"]),
     st.lists(st.integers(0, TOKENS - 1), min_size=1, max_size=4).map(tuple),
@@ -83,7 +83,7 @@ def one_after_the_other(edit: Edit, x: Tensor) -> Tensor:
 
 @given(rows=st.lists(st.lists(edits, max_size=5).map(tuple), min_size=1, max_size=4), x=numbers)
 def test_tables_do_what_the_edits_do_one_after_the_other(rows, x):
-    plan = fold(LLAMA.anatomy, [Row(edits, PROMPT) for edits in rows], TOKENS, Made())
+    plan = fold(LOADED["llama"].anatomy, [Row(edits, PROMPT) for edits in rows], TOKENS, Made())
     for row, listed in enumerate(rows):
         places = {(tap_of(edit), part_of(edit)) for edit in listed if edit.kind != "steer"}
         for (tap, part), token in product(places, range(TOKENS)):
@@ -101,7 +101,7 @@ def test_tables_do_what_the_edits_do_one_after_the_other(rows, x):
 
 @given(rows=st.lists(st.lists(edits, max_size=5).map(tuple), min_size=1, max_size=4))
 def test_steers_add_up_on_the_same_state(rows):
-    plan = fold(LLAMA.anatomy, [Row(edits, PROMPT) for edits in rows], TOKENS, Made())
+    plan = fold(LOADED["llama"].anatomy, [Row(edits, PROMPT) for edits in rows], TOKENS, Made())
     c_D = torch.tensor([1.0, -2.0, 0.5, 3.0])
     for row, token in product(range(len(rows)), range(TOKENS)):
         expected = c_D.clone()
@@ -117,9 +117,9 @@ def test_steers_add_up_on_the_same_state(rows):
 
 
 def test_no_edit_means_no_plan_and_row_0_is_the_identity():
-    assert fold(LLAMA.anatomy, [Row((), PROMPT)], TOKENS) is None
+    assert fold(LOADED["llama"].anatomy, [Row((), PROMPT)], TOKENS) is None
     off, move = HeadScale(layer=1, head=2, by=0), ResidualAdd(layer=0, vector=VECTOR, by=2)
-    plan = fold(LLAMA.anatomy, [Row((off, move), PROMPT), Row((), PROMPT)], TOKENS, Made())
+    plan = fold(LOADED["llama"].anatomy, [Row((off, move), PROMPT), Row((), PROMPT)], TOKENS, Made())
     assert plan.row_BT[1].tolist() == [0] * TOKENS
     assert set(plan.tables) == {"heads.1", "residual.0"}
     for table in plan.tables.values():
@@ -129,13 +129,13 @@ def test_no_edit_means_no_plan_and_row_0_is_the_identity():
 
 def test_an_edit_that_reaches_no_token_means_no_plan():
     generated = HeadScale(layer=0, head=0, by=0, at="generated")
-    assert fold(LLAMA.anatomy, [Row((generated,), TOKENS)], TOKENS) is None
+    assert fold(LOADED["llama"].anatomy, [Row((generated,), TOKENS)], TOKENS) is None
 
 
 def test_padding_moves_no_edit_and_packed_texts_keep_theirs():
     first, last = HeadScale(layer=0, head=0, by=0, at=(0,)), HeadScale(layer=0, head=1, by=0, at="generated")
     padded, packed = Row((first,), 2, tokens=3), [Row((first,), 2, tokens=4), Row((last,), 2, tokens=3)]
-    plan = fold(LLAMA.anatomy, [padded, packed], 7)
+    plan = fold(LOADED["llama"].anatomy, [padded, packed], 7)
     one, other = plan.row_BT[0, 4].item(), plan.row_BT[1, 6].item()
     assert plan.row_BT.tolist() == [[0, 0, 0, 0, one, 0, 0], [one, 0, 0, 0, 0, 0, other]]
     assert one != other
@@ -147,7 +147,7 @@ def test_padding_moves_no_edit_and_packed_texts_keep_theirs():
     [("all", [1] * 9), ("prompt", [1] * 6 + [0] * 3), ("generated", [0] * 6 + [1] * 3), ((0, 8), [1] + [0] * 7 + [1])],
 )
 def test_at_is_only_a_row_of_the_plan(at, expected):
-    plan = fold(LLAMA.anatomy, [Row((HeadScale(layer=0, head=0, by=0, at=at),), PROMPT)], TOKENS)
+    plan = fold(LOADED["llama"].anatomy, [Row((HeadScale(layer=0, head=0, by=0, at=at),), PROMPT)], TOKENS)
     assert (plan.row_BT[0] > 0).int().tolist() == expected
 
 
@@ -171,7 +171,7 @@ def test_at_is_only_a_row_of_the_plan(at, expected):
 )
 def test_an_edit_beyond_the_model_is_refused_with_both_numbers(edit, words):
     with pytest.raises(errors.CannotShow, match=words) as refused:
-        check_edits(LLAMA.anatomy, [edit], TOKENS, Made())
+        check_edits(LOADED["llama"].anatomy, [edit], TOKENS, Made())
     assert refused.value.needed is not None
     assert refused.value.available is not None
     assert refused.value.instead
@@ -185,17 +185,17 @@ def test_an_edit_of_a_layer_without_attention_is_refused_in_words():
 
 
 def test_tables_live_where_their_layer_lives():
-    plan = fold(LLAMA.anatomy, [Row((HeadScale(layer=1, head=2, by=0.5),), PROMPT)], TOKENS)
-    assert plan.tables["heads.1"].scale_RN.device == LLAMA.anatomy.projections[1].weight.device
+    plan = fold(LOADED["llama"].anatomy, [Row((HeadScale(layer=1, head=2, by=0.5),), PROMPT)], TOKENS)
+    assert plan.tables["heads.1"].scale_RN.device == LOADED["llama"].anatomy.projections[1].weight.device
     assert plan.row_BT.dtype == torch.int64
 
 
 def test_strengths_that_would_overflow_together_are_refused_in_words():
     edits = (HeadScale(layer=1, head=2, by=1e6),) * 8
     with pytest.raises(errors.CannotShow, match="too strong") as refused:
-        fold(LLAMA.anatomy, [Row(edits, PROMPT)], TOKENS)
+        fold(LOADED["llama"].anatomy, [Row(edits, PROMPT)], TOKENS)
     assert refused.value.needed > refused.value.available
-    assert fold(LLAMA.anatomy, [Row(edits[:1], PROMPT)], TOKENS) is not None
+    assert fold(LOADED["llama"].anatomy, [Row(edits[:1], PROMPT)], TOKENS) is not None
 
 
 def test_an_edit_that_acts_on_no_token_is_said():

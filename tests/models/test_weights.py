@@ -34,7 +34,7 @@ def opened(kind):
     return opening.prepare(model, tokenizer, name=f"tiny-{kind}", source=Source(kind="folder", name=f"tiny-{kind}"))
 
 
-SHARED = {kind: opened(kind) for kind in tiny.KINDS}
+SHARED = tiny.Once(opened)
 
 
 def parts(kind, layer, head):

@@ -24,10 +24,10 @@ from backend.settings import Settings
 from backend.store import StoredJob, open_store
 from lmscope.answers import numbers
 from tests.routes.test_studies import ended
-from tests.tiny import loaded
+from tests.tiny import Once
 
 MODEL = {"model": "tiny-llama"}
-LLAMA = loaded("llama")
+LOADED = Once()
 
 
 @pytest.fixture
@@ -44,16 +44,19 @@ async def done(client: httpx.AsyncClient, path: str, **ask: Any) -> dict[str, An
 
 
 def embeddings() -> tuple[torch.Tensor, torch.Tensor]:
-    model = LLAMA.model
+    model = LOADED["llama"].model
     return model.get_input_embeddings().weight.double(), model.get_output_embeddings().weight.double()
 
 
 def vo(layer: int, head: int) -> torch.Tensor:
     """W_V W_O [D, D] of one head, float64, with both gains."""
-    a, g = LLAMA.model.model.layers[layer].self_attn, head // 2
+    a, g = LOADED["llama"].model.model.layers[layer].self_attn, head // 2
     v = a.v_proj.weight[8 * g : 8 * g + 8].double().T
     o = a.o_proj.weight[:, 8 * head : 8 * head + 8].double().T
-    read, write = LLAMA.model.model.layers[layer].input_layernorm.weight, LLAMA.model.model.norm.weight
+    read, write = (
+        LOADED["llama"].model.model.layers[layer].input_layernorm.weight,
+        LOADED["llama"].model.model.norm.weight,
+    )
     return read.double()[:, None] * (v @ o) * write.double()
 
 
@@ -233,7 +236,7 @@ async def test_shares_of_active_vectors_are_those_of_a_run_by_hand(client):
             client, "active", set=small, k=20, active=3, reading="raw", groups=["keys", "values", "attention_outputs"]
         )
     )
-    model, (read_VD, write_VD) = LLAMA.model, embeddings()
+    model, (read_VD, write_VD) = LOADED["llama"].model, embeddings()
     held: dict[str, torch.Tensor] = {}
     handles = [
         part.register_forward_pre_hook(lambda module, args, name=name: held.__setitem__(name, args[0][0, 1:].double()))
@@ -244,7 +247,7 @@ async def test_shares_of_active_vectors_are_those_of_a_run_by_hand(client):
     found: dict[tuple[str, int, str], list[float]] = {}
     try:
         for text in texts:
-            ids = LLAMA.tokenizer(text)["input_ids"]
+            ids = LOADED["llama"].tokenizer(text)["input_ids"]
             with torch.no_grad():
                 answer = model(torch.tensor([ids]), output_hidden_states=True)
             final = answer.logits[0, 1:].double().numpy()
@@ -280,7 +283,7 @@ async def test_similarity_is_the_mean_overlap_of_what_belongs_together(client):
     told = SimilarityStudy.model_validate(await done(client, "similarity", k=25, reading="raw", end="absolute"))
     read_VD, write_VD = (embedding.detach() for embedding in embeddings())
     for layer in range(3):
-        a, mlp = LLAMA.model.model.layers[layer].self_attn, LLAMA.model.model.layers[layer].mlp
+        a, mlp = LOADED["llama"].model.model.layers[layer].self_attn, LOADED["llama"].model.model.layers[layer].mlp
         grouped = [8 * (head // 2) + at for head in range(4) for at in range(8)]
         pairs = {
             "keys_values": (mlp.gate_proj.weight, mlp.down_proj.weight.T, write_VD),
