@@ -41,7 +41,7 @@ setup: $(VENV)/.develops chromium  ## everything that developing and testing nee
 	  rampart paraphrase-minilm-l3
 
 test: setup  ## everything that CI runs, browser tests included
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(VENV)/.develops  ## format, lint, types, import rules, Dockerfile, dependencies
 	$(BIN)/ruff format --check $(SOURCES)
