@@ -8,6 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 from backend.schema import View
 from lmscope import Client
 from tests.browser.conftest import SHOWN, Watched, Whole, eventually, wait_for_address
+from tests.browser.test_accessible import settled
 from tests.browser.test_trace_browser import click_cell, wait_for_all
 
 pytestmark = pytest.mark.browser
@@ -26,8 +27,7 @@ NUMBERS = """() => ({
 def quiet(page: Page) -> None:
     """Until everything that was asked is answered and drawn."""
     wait_for_all(page)
-    page.wait_for_timeout(300)
-    page.wait_for_function("!lmscope.busy.isOut()")
+    settled(page)
 
 
 def tracked(page: Page) -> list[float]:
