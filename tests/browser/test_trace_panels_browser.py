@@ -122,6 +122,7 @@ def test_values_are_switched_as_in_the_old_tool_ranked_and_read_as_the_link_keep
     page.get_by_role("button", name="L29U34 off as in LM-Debugger").click()
     eventually(page, lambda: edits(page)[0]["to"] == 0.0)
     assert [ask.on for ask in asked(made, SwitchAsk)] == [True, False]
+    page.wait_for_function("!lmscope.busy.isOut()")  # what is answered is drawn and moves the switch
     page.get_by_role("switch", name="LM-Debugger").uncheck(force=True)
     page.evaluate("lmscope.view.update({edits: []})")
     page.wait_for_function("!lmscope.busy.isOut()")
