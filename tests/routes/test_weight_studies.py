@@ -50,13 +50,11 @@ def embeddings() -> tuple[torch.Tensor, torch.Tensor]:
 
 def vo(layer: int, head: int) -> torch.Tensor:
     """W_V W_O [D, D] of one head, float64, with both gains."""
-    a, g = LOADED["llama"].model.model.layers[layer].self_attn, head // 2
+    model = LOADED["llama"].model.model
+    a, g = model.layers[layer].self_attn, head // 2
     v = a.v_proj.weight[8 * g : 8 * g + 8].double().T
     o = a.o_proj.weight[:, 8 * head : 8 * head + 8].double().T
-    read, write = (
-        LOADED["llama"].model.model.layers[layer].input_layernorm.weight,
-        LOADED["llama"].model.model.norm.weight,
-    )
+    read, write = model.layers[layer].input_layernorm.weight, model.norm.weight
     return read.double()[:, None] * (v @ o) * write.double()
 
 

@@ -408,7 +408,7 @@ def question_of(method: str, path: str) -> Any:
     return test_no_question_breaks_the_contract
 
 
-# Schemathesis gives all operations of one test the same id, and pytest-xdist runs one test of an id.
+# Each operation has a test of its own name, so that the workers share them and a failure says which it is.
 globals().update(
     {
         f"test_no_question_breaks_the_contract_of_{method}_{re.sub('[^a-z]+', '_', path.removeprefix('/api/v1/'))}":
