@@ -78,8 +78,8 @@ def asked(made: Fake, part: str) -> list[TraceAsk]:
     return [ask for _, ask in made.client.asked if isinstance(ask, TraceAsk) and ask.part == part]
 
 
-def click_cell(page: Page, token: int, row: int) -> None:
-    """Press the mouse in the middle of a cell, which is lost on a picture that is being drawn anew."""
+def place_of_cell(page: Page, token: int, row: int) -> tuple[float, float]:
+    """Where the middle of a cell is, once the picture is not being drawn anew."""
     page.wait_for_function("!lmscope.busy.isOut()")
     x, y = page.evaluate(
         """([token, row]) => {
@@ -90,10 +90,31 @@ def click_cell(page: Page, token: int, row: int) -> None:
         }""",
         [token, row],
     )
+    return x, y
+
+
+def click_cell(page: Page, token: int, row: int) -> None:
+    """Press the mouse in the middle of a cell."""
+    x, y = place_of_cell(page, token, row)
     page.mouse.move(x - 3, y)
     page.mouse.move(x, y)
     page.mouse.down()
     page.mouse.up()
+
+
+def tap_cell(page: Page, token: int, row: int) -> None:
+    """Press while the mouse comes to rest and let go when Plotly, held by the press, has forgotten where it is."""
+    page.evaluate(
+        """async ([x, y]) => {
+            const at = document.elementFromPoint(x, y);
+            const send = (name) => at.dispatchEvent(new MouseEvent(name, { bubbles: true, clientX: x, clientY: y }));
+            const forgotten = new Promise((resolve) => at.closest(".js-plotly-plot").once("plotly_unhover", resolve));
+            for (const name of ["mousemove", "mousemove", "mousedown"]) send(name);
+            await forgotten;
+            send("mouseup");
+        }""",
+        place_of_cell(page, token, row),
+    )
 
 
 def test_the_rail_leads_here_with_the_same_view_and_edited_stands_beside_unedited_and_their_difference(
@@ -167,6 +188,9 @@ def test_the_lens_shows_every_layer_and_token_a_click_opens_a_cell_the_strip_fol
     page.keyboard.press("ArrowUp")
     page.keyboard.press("PageDown")
     expect(page.locator("#trace-cell-title")).to_have_text("Answer at “0 The”")
+
+    tap_cell(page, 2, 7)
+    expect(page.locator("#trace-cell-title")).to_have_text("After block 6 at “2 of”")
 
 
 def test_the_last_row_and_the_focused_column_come_first_and_all_can_be_taken_away_copied_as_python_and_explained(
