@@ -125,19 +125,21 @@ def _serve(serving: Any, side: Side, given: dict[str, Any]) -> None:
     pages = PageSettings(**{name: value for name, value in given.items() if name != "models"})
     if side == Side.frontend:
         with serving.listen(pages.host, pages.port) as bound:
-            pages_app, client = serving.pages_app(pages)
+            with serving.starting():
+                pages_app, client = serving.pages_app(pages)
             opened = serving.address(pages.host, bound.getsockname()[1])
             serving.run(pages_app, bound, opened, client, said, serving.House())
         return
     settings = _settings(side, {name: value for name, value in given.items() if name != "backend_url"})
     with serving.listen(settings.host, settings.port) as bound:
         said.print("Starting …", highlight=False)
-        backend_app = serving.backend_app(settings)
         opened = serving.address(settings.host, settings.port)
-        if side == Side.both:
-            client = serving.with_pages(backend_app, settings, pages)
-        else:
-            client, opened = serving.client_of(backend_app, settings), f"{opened}/api/v1/docs"
+        with serving.starting():
+            backend_app = serving.backend_app(settings)
+            if side == Side.both:
+                client = serving.with_pages(backend_app, settings, pages)
+            else:
+                client, opened = serving.client_of(backend_app, settings), f"{opened}/api/v1/docs"
         serving.run(backend_app, bound, opened, client, said, serving.Backend(backend_app))
 
 

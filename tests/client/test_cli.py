@@ -1,6 +1,7 @@
 """The command line: every command has an example, every refusal is a sentence, and it serves what it says."""
 
 import errno
+import gc
 import json
 import os
 import random
@@ -52,6 +53,19 @@ def test_every_command_has_help_with_an_example(command: tuple[str, ...]) -> Non
     result = told(*command, "--help")
     assert result.exit_code == 0
     assert re.search(rf"Examples?: lmscope {' '.join(command)}", result.stdout)
+
+
+def test_a_server_starts_without_garbage_collection_and_has_it_again_even_where_it_does_not_start() -> None:
+    read = []
+    for error in (None, serving.CannotServe("no")):
+        before = gc.get_freeze_count()
+        with suppress(serving.CannotServe), serving.starting():
+            assert not gc.isenabled()
+            read += [[] for _ in range(1000)]
+            if error is not None:
+                raise error
+        assert gc.isenabled()
+        assert gc.get_freeze_count() >= before + 1000, "what was read is not gone through again"
 
 
 def test_the_command_starts_without_the_heavy_sides() -> None:
