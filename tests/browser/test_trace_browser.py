@@ -13,7 +13,6 @@ from frontend.app import create_app
 from frontend.settings import Settings
 from tests.browser.conftest import Fake, Served, Watched, Whole, eventually
 from tests.browser.made_up import MadeUpClient, link
-from tests.browser.test_accessible import WIDE, faults_everywhere, settled
 
 pytestmark = pytest.mark.browser
 
@@ -348,15 +347,3 @@ def test_a_refusal_stands_in_its_place_the_old_answer_is_called_old_another_text
     page.get_by_role("button", name="Read all 9,300 cells").click()
     wait_for_all(page)
     expect(page.get_by_role("button", name="Read all")).to_have_count(0)
-
-
-def test_axe_finds_nothing(made: Fake, watched: Watched) -> None:
-    page = watched.look(WIDE)
-    page.goto(link(made.url, "trace", text=TEXT, edits=[OFF], compare=True, focus={"token": 2, "row": 4}))
-    wait_for_all(page)
-    settled(page)
-    assert faults_everywhere(page) == {}, "Grid"
-    page.get_by_role("tab", name="Table").click()
-    expect(page.locator("#trace-table .ag-row").first).to_be_visible()
-    settled(page)
-    assert faults_everywhere(page, only=[".trace-lens"]) == {}, "Table"

@@ -20,7 +20,7 @@ from frontend.app import create_app
 from frontend.settings import Settings
 from tests.browser.conftest import Fake, Served, Watched, eventually, wait_for_address
 from tests.browser.made_up import MadeUpClient, link
-from tests.browser.test_accessible import WIDE, faults_everywhere, settled
+from tests.browser.test_accessible import SHAPES, WIDE, faults, faults_everywhere, popover, settled
 from tests.browser.test_trace_browser import wait_for_all
 
 pytestmark = pytest.mark.browser
@@ -407,16 +407,35 @@ def test_every_panel_is_one_click_away_the_empty_one_teaches_and_the_old_tools_p
 
 
 def test_axe_finds_nothing_with_everything_in_use(made: Fake, watched: Watched) -> None:
+    """The grid, the cell, why a word is said, patches, an open value, a search and what was written; then the table."""
     page = watched.look(WIDE)
-    off = {"kind": "ffn.set", "layer": 29, "unit": 34, "to": 0}
-    page.goto(link(made.url, "trace", text=TEXT, edits=[off], compare=True, focus={"source": OTHER, "parts": "values"}))
+    off = [
+        {"kind": "ffn.set", "layer": 29, "unit": 34, "to": 0},
+        {"kind": "head.scale", "layer": 1, "head": 2, "by": 0},
+    ]
+    focus = {"source": OTHER, "parts": "values", "token": 2, "row": 4, "unit": {"layer": 1, "unit": 5}}
+    page.goto(link(made.url, "trace", text=TEXT, edits=off, compare=True, focus=focus, sampling={"tokens": 6}))
+    wait_for_all(page)
+    expect(page.locator(".value-words").first).to_be_visible()
+    page.locator("#value-body input[value='ffn.set']").check()  # an edit more: what is asked below belongs to it
+    page.locator("#value-library summary").click()
+    page.get_by_role("button", name="London", exact=True).click()
     wait_for_all(page)
     page.get_by_role("button", name="Measure the effect of each").click()
     page.get_by_role("button", name="Map the effect of every place").click()
+    page.locator("#write-go").click()
     page.wait_for_function("lmscope.trace.patch.map() !== null && lmscope.trace.why.isDone()")
     page.locator("#why-table tbody button").first.click()
     page.get_by_text("The map as a table").click()
+    expect(page.locator(".search-table")).to_be_visible()
+    expect(page.locator("#write-edited .write-end")).to_be_visible()
     settled(page)
-    panels = [".trace-cell", ".trace-why", ".trace-patch"]
-    buttons = ("About the cell", "About why this word", "About patching", "Ready views")
-    assert faults_everywhere(page, colours=panels, opening=buttons) == {}
+    assert faults_everywhere(page, opening=("Ready views",)) == {}
+    for name in ("About the cell", "About why this word", "About patching"):  # painted like those of other pages
+        page.get_by_role("button", name=name).click()
+        assert faults(page, (SHAPES,), popover(page)) == {}, name
+        page.keyboard.press("Escape")
+    page.get_by_role("tab", name="Table").click()
+    expect(page.locator("#trace-table .ag-row").first).to_be_visible()
+    settled(page)
+    assert faults(page, within=[".trace-lens"]) == {}, "Table"

@@ -15,7 +15,6 @@ from frontend.settings import Settings
 from tests.browser.conftest import Fake, Served, Watched, Whole, eventually
 from tests.browser.fake import FakeClient
 from tests.browser.made_up import link
-from tests.browser.test_accessible import WIDE, faults_everywhere, settled
 
 pytestmark = pytest.mark.browser
 MODEL, TEXT = "smollm2-135m-instruct", "The capital of France is"
@@ -301,18 +300,6 @@ def test_a_name_and_note_are_refused_with_their_words_left_kept_shown_moved_and_
     page.get_by_role("button", name="Keep").click()
     eventually(page, lambda: made.client.kept == {})
     assert watched.errors == []
-
-
-def test_axe_finds_nothing_with_everything_in_use(made: Fake, watched: Watched) -> None:
-    page = watched.look(WIDE)
-    page.goto(link(made.url, "trace", model=MODEL, text=TEXT, focus={"unit": {"layer": 1, "unit": 5}}))
-    opened(page, "L1U5")
-    page.get_by_role("button", name="London", exact=True).click()
-    page.locator("#value-body input[value='ffn.set']").check()
-    page.locator("#value-library summary").click()
-    expect(page.locator(".search-table")).to_be_visible()
-    settled(page)
-    assert faults_everywhere(page, colours=[".values-panel"]) == {}
 
 
 def test_with_real_models_a_value_says_the_same_in_both_panels(whole: Whole, watched: Watched) -> None:
