@@ -124,7 +124,7 @@ def test_run_to_grid_and_click_to_head_of_a_real_model(smollm2: str, watched: Wa
         return took
 
     grids = tried(lambda turn: quiet(run_to_grid(page, " ".join(WORDS[turn % 5 : turn % 5 + 64]))), 3000, least=3)
-    heads = tried(lambda turn: quiet(click_to_head(page, 10 + turn % 20, 1)), 600, least=3)
+    heads = tried(lambda turn: quiet(click_to_head(page, 10 + turn % 20, 1)), 600, least=2)
     tokens = page.evaluate("lmscope.attention.page.grid.data.tokens")
     drawing = float(page.locator(".grid-scroller").get_attribute("data-draw-ms") or "nan")
     report(
@@ -140,22 +140,11 @@ def test_run_to_grid_and_click_to_head_of_a_real_model(smollm2: str, watched: Wa
     assert min(heads) < 600
 
 
-def test_click_to_head_without_a_model(made: Fake, watched: Watched) -> None:
-    text = " ".join(WORDS[:64])
-    page = watched.open(link(made.url, text=text, focus={"heads": [{"layer": 5, "head": 3}]}))
-    page.wait_for_function("document.querySelector('#head-panel')?.dataset.head === '5.3'")
-    page.wait_for_function("document.querySelector('#attention-map .nsewdrag')")
-    page.wait_for_function(READY)
-    times = tried(lambda turn: click_to_head(page, 6 + turn % 20, 1), 400, least=6)
-    report("browser-head", tokens=64, click_to_head_ms=min(times), median_ms=median(times))
-    assert min(times) < 400
-
-
 def test_a_thousand_heads_draw_and_scroll(made: Fake, watched: Watched) -> None:
     page = watched.open(link(made.url, model="made-up-32x32", text=" ".join(WORDS[:64] * 8)))
     page.wait_for_function("document.querySelector('.grid-scroller')?.dataset.drawMs")
     page.wait_for_function(READY)
-    page.wait_for_timeout(1000)  # tasks of the first load are reported late, and are not the subject here
+    page.wait_for_timeout(500)  # tasks of the first load are reported late, and are not the subject here
     page.evaluate(WATCH)
     redraws = tried(lambda _: min(page.evaluate(REDRAW)), 50, least=1)
     took = run_to_grid(page, " ".join(WORDS[1:65] * 8))
