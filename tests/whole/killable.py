@@ -4,6 +4,7 @@ The processes are forked from one that has imported everything, so that a start 
 """
 
 import asyncio
+import gc
 import multiprocessing
 import os
 import signal
@@ -32,7 +33,9 @@ from lmscope.client import AsyncClient
 
 TAB = "7f8b0d52-6d3c-4d0a-9d3b-1f4f3a6d2c11"
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["tests.whole.killable", "backend.models.opening", "tests.tiny"])
+CONTEXT.set_forkserver_preload(
+    ["tests.whole.uncollected", "tests.whole.killable", "backend.models.opening", "tests.tiny"]
+)
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,8 @@ def serve(place: Place, port: int = 0) -> Iterator[Server]:
 
 
 def _run(place: Place, port: int, told: Any) -> None:
+    gc.freeze()
+    gc.enable()  # as it is not where this was forked from
     for name in [name for name in os.environ if name.startswith("PIP_")]:
         del os.environ[name]
     os.environ["PIP_CONFIG_FILE"] = str(place.root / "pip.conf")
