@@ -160,16 +160,25 @@ def seen(calm: Fake, watched: Watched) -> Callable[[str], Page]:
 
 
 def test_the_attention_page_with_everything_in_use(seen: Callable[[str], Page]) -> None:
-    page = seen("attention")
+    page, panel = seen("attention"), ["#head-panel"]
     settled(page)
-    assert faults_everywhere(page) == {}, "nothing open"
+    assert faults(page, within=panel) == {}, "nothing open"
+    turn(page, "dark")
+    assert faults(page, (COLOURS,), panel) == {}, "nothing open, dark"
     page.evaluate(BUSY)
     settled(page)
     assert faults_everywhere(page, opening=("About this head", "Download this head", "About the grid")) == {}, "Map"
-    for tab in ("Lines", "Text", "Table"):
+    tabs = ("Lines", "Text", "Table")
+    for tab in tabs:
         page.get_by_role("tab", name=tab).click()
         settled(page)
-        assert faults_everywhere(page, only=["#head-panel"]) == {}, tab
+        assert faults(page, within=panel) == {}, f"{tab}, narrow, light"
+        assert page.evaluate(WIDER) == [], tab
+    turn(page, "dark")
+    for tab in reversed(tabs):
+        page.get_by_role("tab", name=tab).click()
+        settled(page)
+        assert faults(page, (COLOURS,), panel) == {}, f"{tab}, narrow, dark"
 
 
 def test_the_heads_page_with_everything_in_use(seen: Callable[[str], Page]) -> None:
@@ -183,16 +192,26 @@ def test_everything_that_opens(seen: Callable[[str], Page]) -> None:
     page = seen("attention")
     page.evaluate(BUSY)
     settled(page)
+    _look_at_what_opens(page, SHAPES, COLOURS)
+    turn(page, "dark")
+    _look_at_what_opens(page, COLOURS)
+    widen(page, NARROW)
+    _look_at_what_opens(page, SHAPES)
+
+
+def _look_at_what_opens(page: Page, *every: dict[str, Any]) -> None:
     page.locator("#picker-button").click()
     page.get_by_role("button", name="About smollm2-135m-instruct").click()
-    assert faults_everywhere(page, only=popover(page)) == {}, "the picker"
+    assert faults(page, every, popover(page)) == {}, "the picker"
     page.keyboard.press("Escape")
     page.locator(".edit-label").first.click()
-    assert faults_everywhere(page, only=["#edit-panel", "#edits"]) == {}, "an edit's panel"
+    assert faults(page, every, ["#edit-panel", "#edits"]) == {}, "an edit's panel"
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Copy as Python").click()
     expect(page.locator("#code-dialog")).to_be_visible()
-    assert faults_everywhere(page, only=["#code-dialog"]) == {}, "code"
+    assert faults(page, every, ["#code-dialog"]) == {}, "code"
+    assert page.evaluate(WIDER) == [], "wider than its place"
+    page.keyboard.press("Escape")
 
 
 def test_notices_and_a_server_that_is_busy(seen: Callable[[str], Page], calm: Fake) -> None:
