@@ -1,4 +1,4 @@
-/* Pictures are drawn again only where their place has another size, and no click on them is lost. */
+/* Pictures are drawn again only where their place has another size, and a quick click on them is not lost. */
 (function () {
   "use strict";
 
