@@ -1,4 +1,4 @@
-/* Pictures are drawn again only where their place has another size, and a quick click on them is not lost. */
+/* Pictures are laid out once and drawn again only where their place has another size, and a quick click on them is not lost. */
 (function () {
   "use strict";
 
@@ -14,6 +14,56 @@
     const { width, height } = drawn._fullLayout || {};
     const place = getComputedStyle(drawn);
     return Math.abs(parseFloat(place.width) - width) < 1 && Math.abs(parseFloat(place.height) - height) < 1;
+  }
+
+  // Pixels that Plotly leaves beside labels, for ticks that point outwards, for a title, for a bar of colours and a line of a legend.
+  const [BESIDE, TICK, TITLE, BAR, LEGEND] = [9, 7.2, 16.4, 76.2, 37];
+  const [UNDER, LINE] = [2.2, 1.3]; // more below labels that stand upright; height of a line of letters
+  const NUMBER = "0.5"; // as wide as most numbers beside an axis
+  const OUT = 0.02; // bars and legends stand off by this share of the picture
+
+  /** Plotly draws a picture, and once more when its labels need more room than its margins: it is told what they will need. */
+  function roomy(plotly) {
+    const react = plotly.react;
+    plotly.react = (place, figure, ...rest) => react(place, withRoom(place, figure), ...rest);
+  }
+
+  function withRoom(place, figure) {
+    const { data, layout } = figure;
+    if (!data || !data.length || !layout || layout.margin || !layout.template) return figure;
+    const { margin, ...look } = layout.template.layout;
+    const room = { ...margin };
+    const need = (side, px) => { room[side] = Math.max(room[side], Math.ceil(px)); };
+    for (const key of Object.keys(layout).filter((each) => /^[xy]axis\d*$/.test(each))) {
+      const axis = { ...look[key.slice(0, 5)], ...layout[key] };
+      if (axis.visible !== false && axis.showticklabels !== false) need(...beside(key, axis, data, look.font));
+    }
+    const { clientWidth, clientHeight } = typeof place === "string" ? document.getElementById(place) : place;
+    const bar = data.find((each) => each.type === "heatmap" && each.showscale !== false);
+    if (bar && bar.colorbar?.title?.text) need("r", (BAR + OUT * (clientWidth - room.l)) / (1 + OUT));
+    const named = data.filter((each) => each.type !== "heatmap" && each.showlegend !== false);
+    if (layout.showlegend ?? named.length > 1) need("t", (LEGEND + OUT * (clientHeight - room.b)) / (1 + OUT));
+    return { ...figure, layout: { ...layout, margin: room } };
+  }
+
+  /** The side of an axis, and the pixels that its labels and title take there; 0 where only Plotly knows how they stand. */
+  function beside(key, axis, data, font) {
+    const letter = key[0], across = letter === "x", upright = across && Math.abs(axis.tickangle) === 90;
+    const side = { left: "l", right: "r", top: "t", bottom: "b" }[axis.side || (across ? "bottom" : "left")];
+    const mine = data.filter((each) => (each[letter + "axis"] || letter) === key.replace("axis", ""));
+    const words = axis.ticktext || mine.flatMap((each) => (Array.isArray(each[letter]) ? each[letter] : []).filter((one) => typeof one === "string"));
+    if (across && words.length && !upright && axis.tickangle !== 0) return [side, 0];
+    const { size } = axis.tickfont, letters = `${size}px ${font.family}`;
+    const labels = across && !upright ? LINE * size : Math.max(...(words.length ? words : [NUMBER]).map((each) => widthOf(each, letters)));
+    const outside = axis.ticks ? axis.ticks === "outside" : mine.some((each) => each.type === "heatmap");
+    return [side, BESIDE + labels + (outside ? TICK : 0) + (axis.title?.text ? TITLE : 0) + (upright && side === "b" ? UNDER : 0)];
+  }
+
+  const pen = document.createElement("canvas").getContext("2d");
+
+  function widthOf(label, letters) {
+    pen.font = label.includes("<b>") ? `bold ${letters}` : letters;
+    return Math.max(...label.split("<br>").map((line) => pen.measureText(line.replace(/<[^>]*>/g, "")).width));
   }
 
   const LOOK_MS = 60; // Plotly looks at most each 50 ms where the pointer is
@@ -47,5 +97,5 @@
   document.addEventListener("click", clicked, true);
 
   let plotly; // Dash loads it with the first picture
-  Object.defineProperty(window, "Plotly", { configurable: true, get: () => plotly, set: (loaded) => calm((plotly = loaded)) });
+  Object.defineProperty(window, "Plotly", { configurable: true, get: () => plotly, set: (loaded) => { plotly = loaded; calm(plotly); roomy(plotly); } });
 })();

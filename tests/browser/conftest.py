@@ -1,6 +1,7 @@
 """The whole application on a free port, and a real Chromium in front of it."""
 
 import asyncio
+import gc
 import os
 import shutil
 import socket
@@ -170,6 +171,7 @@ def chromium_of_the_session(folder: Path) -> Iterator[Open]:
             f"the browser tests need Chromium; install one of the packages {', '.join(CHROMIUMS)}, "
             "or set LMSCOPE_CHROMIUM to its path"
         )
+    gc.freeze()  # what is imported by now stays
     with sync_playwright() as playwright:
         chromium = playwright.chromium
         context = chromium.launch_persistent_context(folder, executable_path=path, args=CHROMIUM, viewport=SCREEN)

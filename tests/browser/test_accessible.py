@@ -25,6 +25,31 @@ DRAWN = {"exclude": [*NOT_OURS["exclude"], [".main-svg"], ["tbody tr:nth-child(n
 
 Of a long table the first and the last twelve rows are looked at: those between are painted like them.
 """
+PAINTS = """(places, left_out) => {
+    const grounds = new Map(), paints = new Map();
+    const ground = (part) => {
+        if (part === null) return "";
+        if (!grounds.has(part)) {
+            const { backgroundColor, backgroundImage, opacity } = getComputedStyle(part);
+            const covers = backgroundColor.startsWith("rgb(") && backgroundImage === "none" && opacity === "1";
+            const own = `${backgroundColor} ${backgroundImage} ${opacity}`;
+            grounds.set(part, covers ? own : `${own} on ${ground(part.parentElement)}`);
+        }
+        return grounds.get(part);
+    };
+    const kin = (part) => [part, part.parentElement, part.parentElement?.parentElement]
+        .map((each) => each && `${each.tagName}.${each.className}`).join(" in ");
+    for (const part of places.flatMap((place) => [...place.querySelectorAll("*"), place])) {
+        const says = [...part.childNodes].some((each) => each.nodeType === Node.TEXT_NODE && each.data.trim() !== "");
+        if (!(says || part.matches("input, select, textarea")) || !part.checkVisibility()) continue;
+        if (part.closest(left_out)) continue;
+        const { color, fontSize, fontWeight, position } = getComputedStyle(part);
+        const paint = [color, fontSize, fontWeight, position, kin(part), part.disabled, ground(part)].join("; ");
+        if (!paints.has(paint)) paints.set(paint, part);
+    }
+    return [...paints.values()];
+}"""
+"""One element of each paint that has words: the same classes, letters, and colours down to the first that covers."""
 GRAVE = ("serious", "critical")
 
 BUSY = """() => {
@@ -46,6 +71,11 @@ SHAPES = RULES | {"rules": {name: {"enabled": False} for name in COLOURS["runOnl
 WIDER = """() => [...document.querySelectorAll('#page, .values-panel')]
     .filter((place) => place.scrollWidth > place.clientWidth).map((place) => place.id || place.className)"""
 RUN = "async ([without, rules]) => (await axe.run(without, rules)).violations"
+RUN_PAINTS = """async ([{ include, exclude }, rules]) => {
+    const places = include ? include.flatMap((each) => [...document.querySelectorAll(each)]) : [document.body];
+    const paints = (PAINTS)(places, exclude.flat().join());
+    return paints.length ? (await axe.run({ include: paints, exclude }, rules)).violations : [];
+}""".replace("PAINTS", PAINTS)
 
 
 def faults(
@@ -57,7 +87,8 @@ def faults(
     places = {"include": [[each] for each in within]} if within else {}
     found: list[dict[str, Any]] = []
     for rules in every:
-        found += page.evaluate(RUN, [(DRAWN if rules is COLOURS else NOT_OURS) | places, rules])
+        run, without = (RUN_PAINTS, DRAWN) if rules is COLOURS else (RUN, NOT_OURS)
+        found += page.evaluate(run, [without | places, rules])
     heard = [each for each in found if each["impact"] in GRAVE or "best-practice" not in each["tags"]]
     return {each["id"]: [f"{node['target']} {node['failureSummary']}" for node in each["nodes"]] for each in heard}
 

@@ -28,7 +28,7 @@ def made() -> Iterator[Fake]:
 
 def show(watched: Watched, made: Fake, **view: Any) -> Page:
     page = watched.open(link(made.url, "heads", **view))
-    expect(page.locator("#heads-table .ag-row").first).to_be_visible()
+    page.locator("#heads-table .ag-row").first.wait_for()
     expect(page.locator("#heads-figure .scatterlayer .point").first).to_be_visible()
     return page
 
@@ -76,7 +76,7 @@ def test_figure_one_has_a_dot_for_each_head_and_the_table_a_row_and_both_say_wha
 def back(page: Page) -> None:
     """From a head that was opened to the page of all heads."""
     page.go_back()
-    expect(page.locator("#heads-table .ag-row").first).to_be_visible()
+    page.locator("#heads-table .ag-row").first.wait_for()
     expect(page.locator("#heads-figure .scatterlayer .point").first).to_be_visible()
 
 
@@ -152,7 +152,7 @@ def test_the_weights_become_columns_as_they_are_measured_and_say_what_has_none(w
     client.slow_jobs = True
     with Served(create_app(Settings(), client).server) as server:
         page = watched.open(link(server.url, "heads"))
-        expect(page.locator("#heads-table .ag-row").first).to_be_visible()
+        page.locator("#heads-table .ag-row").first.wait_for()
         page.locator("#heads-measure").click()
         expect(page.locator("#heads-weights .measuring-words")).to_contain_text("10 of 30")
         copying = "lmscope.heads.rows(lmscope.heads.answer()).map((row) => row['weights copying'])"

@@ -110,7 +110,7 @@ def test_a_table_is_one_stop_its_rows_are_reached_by_arrows_and_the_tabs_of_the_
 ) -> None:
     page = watched.open(f"{calm.url}/heads")
     page.wait_for_function("!lmscope.busy.isOut()")
-    expect(page.locator("#heads-table .ag-row").first).to_be_visible()
+    page.locator("#heads-table .ag-row").first.wait_for()
     tab_until(page, named("ag-header-cell"))
     for key in ("ArrowDown", "ArrowDown", "Enter"):
         page.keyboard.press(key)

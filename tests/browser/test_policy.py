@@ -107,7 +107,7 @@ def test_nothing_on_the_heads_page_breaks_it_and_no_script_that_was_injected_the
     made: Fake, page: Page, watched: Watched
 ) -> None:
     watched.open(link(made.url, "heads"))
-    expect(page.locator("#heads-table .ag-row").first).to_be_visible()
+    page.locator("#heads-table .ag-row").first.wait_for()
     expect(page.locator("#heads-figure .scatterlayer .point").first).to_be_visible()
     page.locator('#heads-table .ag-header-cell[col-id="entropy"] .ag-header-cell-label').click()
     page.get_by_role("combobox", name="Statistic").select_option("previous")

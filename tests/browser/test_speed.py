@@ -52,6 +52,20 @@ REDRAW = """() => Array.from({length: 7}, () => {
 })"""
 
 
+ROOM = """async () => {
+    const found = {};
+    for (const drawn of document.querySelectorAll(".js-plotly-plot")) {
+        if (!drawn.checkVisibility() || !drawn.layout.margin) continue;
+        const given = drawn.layout.margin, had = {...drawn._fullLayout._size};
+        await window.Plotly.relayout(drawn, {margin: null});
+        const needed = drawn._fullLayout._size;
+        found[drawn.parentElement.id] = ["l", "r", "t", "b"].map((side) => [given[side], had[side], needed[side]]);
+    }
+    return found;
+}"""
+"""Of each side of each picture: the margin it was given, the one it has, and what Plotly finds by itself."""
+
+
 def report(name: str, **figures: float) -> None:
     """One JSON line, as `lmscope bench` prints them."""
     print("\n" + json.dumps({"subject": name, **{key: round(value, 1) for key, value in figures.items()}}))
@@ -184,6 +198,23 @@ def test_a_picture_is_drawn_again_only_where_its_place_has_another_size(made: Fa
     page.set_viewport_size({"width": 900, "height": 900})
     page.wait_for_function("window.draws > 0")
     assert abs(drawn.evaluate("(drawn) => drawn._fullLayout.width - drawn.clientWidth")) < 1
+
+
+def test_a_picture_is_given_the_room_that_its_labels_need_so_that_it_is_laid_out_once(
+    made: Fake, watched: Watched
+) -> None:
+    page = watched.open(link(made.url, "trace", focus={"heads": [{"layer": 5, "head": 3}]}))
+    seen: dict[str, list[list[float]]] = {}
+    for name, last in (("trace", "why-figure"), ("heads", "heads-figure"), ("attention", "attention-map")):
+        page.evaluate("(name) => lmscope.view.go(name)", name)
+        page.wait_for_function(f"document.querySelector('#{last} .js-plotly-plot')?.layout?.margin")
+        page.wait_for_function(READY)
+        seen |= page.evaluate(ROOM)
+    assert {"trace-figure", "trace-tracked-figure", "why-figure", "heads-figure", "attention-map"} <= set(seen)
+    for name, sides in seen.items():
+        for given, drawn, needed in sides:
+            assert drawn - given <= 1, f"{name} was laid out again: {sides}"
+            assert -1 <= given - needed <= 12, f"{name} has empty room: {sides}"
 
 
 def test_nothing_moves_when_answers_arrive(made: Fake, watched: Watched) -> None:

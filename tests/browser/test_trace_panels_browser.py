@@ -416,7 +416,7 @@ def test_axe_finds_nothing_with_everything_in_use(made: Fake, watched: Watched) 
     focus = {"source": OTHER, "parts": "values", "token": 2, "row": 4, "unit": {"layer": 1, "unit": 5}}
     page.goto(link(made.url, "trace", text=TEXT, edits=off, compare=True, focus=focus, sampling={"tokens": 6}))
     wait_for_all(page)
-    expect(page.locator(".value-words").first).to_be_visible()
+    page.locator(".value-words").first.wait_for()
     page.locator("#value-body input[value='ffn.set']").check()  # an edit more: what is asked below belongs to it
     page.locator("#value-library summary").click()
     page.get_by_role("button", name="London", exact=True).click()

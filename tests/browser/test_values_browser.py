@@ -49,7 +49,7 @@ def show(watched: Watched, made: Fake, **view: Any) -> Page:
 
 def opened(page: Page, name: str) -> None:
     expect(page.locator("#value-title")).to_have_text(re.compile(rf"Value {name}( ·|$)"))
-    expect(page.locator(".value-words").first).to_be_visible()
+    page.locator(".value-words").first.wait_for()
     page.wait_for_function(QUIET)
 
 
