@@ -5,7 +5,11 @@
   /** Dash asks each picture to fit its place once it is drawn and at each sign of a change; Plotly then draws it anew. */
   function calm(plotly) {
     const resize = plotly.Plots.resize;
-    plotly.Plots.resize = (drawn) => (fits(drawn) ? Promise.resolve(drawn) : resize(drawn));
+    plotly.Plots.resize = (drawn) => {
+      if (fits(drawn)) return Promise.resolve(drawn);
+      if (given.has(drawn.layout.margin)) drawn.layout.margin = room(drawn, drawn);
+      return resize(drawn);
+    };
   }
 
   /** Whether it was drawn in the size that its place has now. What is not shown has none until it is. */
@@ -17,33 +21,47 @@
   }
 
   // Pixels that Plotly leaves beside labels, for ticks that point outwards, for a title, for a bar of colours and a line of a legend.
-  const [BESIDE, TICK, TITLE, BAR, LEGEND] = [9, 7.2, 16.4, 76.2, 37];
+  const [BESIDE, TICK, TITLE, BAR, LEGEND] = [9, 7.2, 16.4, 58.7, 37];
   const [UNDER, LINE] = [2.2, 1.3]; // more below labels that stand upright; height of a line of letters
   const NUMBER = "0.5"; // as wide as most numbers beside an axis
   const OUT = 0.02; // bars and legends stand off by this share of the picture
 
+  const given = new WeakSet(); // margins that are from here
+
   /** Plotly draws a picture, and once more when its labels need more room than its margins: it is told what they will need. */
   function roomy(plotly) {
     const react = plotly.react;
-    plotly.react = (place, figure, ...rest) => react(place, withRoom(place, figure), ...rest);
+    plotly.react = (place, figure, ...rest) => {
+      const { data, layout } = figure;
+      const plain = !data || !data.length || !layout || layout.margin || !layout.template;
+      return react(place, plain ? figure : { ...figure, layout: { ...layout, margin: room(place, figure) } }, ...rest);
+    };
   }
 
-  function withRoom(place, figure) {
-    const { data, layout } = figure;
-    if (!data || !data.length || !layout || layout.margin || !layout.template) return figure;
+  function room(place, { data, layout }) {
     const { margin, ...look } = layout.template.layout;
-    const room = { ...margin };
-    const need = (side, px) => { room[side] = Math.max(room[side], Math.ceil(px)); };
+    const found = { ...margin };
+    given.add(found);
+    const need = (side, px) => { found[side] = Math.max(found[side], Math.ceil(px)); };
     for (const key of Object.keys(layout).filter((each) => /^[xy]axis\d*$/.test(each))) {
       const axis = { ...look[key.slice(0, 5)], ...layout[key] };
       if (axis.visible !== false && axis.showticklabels !== false) need(...beside(key, axis, data, look.font));
     }
     const { clientWidth, clientHeight } = typeof place === "string" ? document.getElementById(place) : place;
-    const bar = data.find((each) => each.type === "heatmap" && each.showscale !== false);
-    if (bar && bar.colorbar?.title?.text) need("r", (BAR + OUT * (clientWidth - room.l)) / (1 + OUT));
+    const off = (px, length) => (px + OUT * length) / (1 + OUT);
+    const coloured = data.find((each) => each.type === "heatmap" && each.showscale !== false && each.colorbar?.title?.text);
+    const letters = `${look.xaxis.tickfont.size}px ${look.font.family}`;
+    if (coloured) need("r", off(BAR + widthOf(numberOn(coloured), letters), clientWidth - found.l));
     const named = data.filter((each) => each.type !== "heatmap" && each.showlegend !== false);
-    if (layout.showlegend ?? named.length > 1) need("t", (LEGEND + OUT * (clientHeight - room.b)) / (1 + OUT));
-    return { ...figure, layout: { ...layout, margin: room } };
+    if (layout.showlegend ?? named.length > 1) need("t", off(LEGEND, clientHeight - found.b));
+    return found;
+  }
+
+  /** A number as long as those beside a bar of colours, which has about five of them. */
+  function numberOn({ zmin, zmax }) {
+    const most = Math.max(Math.abs(zmin ?? 0), Math.abs(zmax ?? 1)) || 1;
+    const step = (zmax - zmin || most) / 5;
+    return (zmin < 0 ? "−" : "") + most.toFixed(Math.max(0, Math.min(6, -Math.floor(Math.log10(step)))));
   }
 
   /** The side of an axis, and the pixels that its labels and title take there; 0 where only Plotly knows how they stand. */
