@@ -335,6 +335,7 @@ def watched(profile: BrowserContext) -> Iterator[Watched]:
     The test fails when a request leaves the machine or the pages break their own policy.
     """
     profile.set_default_timeout(20_000)
+    profile.set_default_navigation_timeout(45_000)  # Chromium lets a load wait 20 s for a file that another one locks
     watch = Watched(profile)
     yield watch
     _forget(profile, watch)

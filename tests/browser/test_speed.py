@@ -137,7 +137,7 @@ def test_run_to_grid_and_click_to_head_of_a_real_model(smollm2: str, watched: Wa
         page.wait_for_function(READY)
         return took
 
-    grids = tried(lambda turn: quiet(run_to_grid(page, " ".join(WORDS[turn % 5 : turn % 5 + 64]))), 3000, least=3)
+    grids = tried(lambda turn: quiet(run_to_grid(page, " ".join(WORDS[turn % 5 : turn % 5 + 64]))), 3000, least=2)
     heads = tried(lambda turn: quiet(click_to_head(page, 10 + turn % 20, 1)), 600, least=2)
     tokens = page.evaluate("lmscope.attention.page.grid.data.tokens")
     drawing = float(page.locator(".grid-scroller").get_attribute("data-draw-ms") or "nan")
