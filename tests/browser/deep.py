@@ -52,7 +52,7 @@ JOBS: tuple[type, ...] = (
     *WEIGHING, EffectsAsk, PatchMapAsk, MakeAsk, DirectionAsk, SweepAsk, TransferAsk,
 )  # fmt: skip
 STEPS = 3
-"""Parts of a job: a first look finds one of them done, a second one all."""
+"""Looks after which a job is done."""
 
 
 class Deep:
@@ -91,11 +91,11 @@ class Deep:
                              duplicates=0, longest=300),)  # fmt: skip
 
     async def job(self, id: str) -> Job:
-        """A step further."""
+        """One step further."""
         mine = self.work[id]
         if mine["state"] == "running" and not (self.slow_jobs and mine["looks"] == 1):
-            mine["looks"] = STEPS if mine["looks"] else 1
-            mine["state"] = "done" if mine["looks"] == STEPS else "running"
+            mine["looks"] += 1
+            mine["state"] = "done" if mine["looks"] >= STEPS else "running"
         return self._job(id)
 
     async def known(self, ask: Any) -> Job | None:
